@@ -1,0 +1,127 @@
+# Everything a contributor runs. `run`, `demo`, `test`, `check` and `bench` set up .venv themselves:
+# they need python3 (3.11 or newer), make and a package index, nothing else.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := -m pip --disable-pip-version-check
+
+SAM_VENV := .venv-sam
+SAM := $(SAM_VENV)/bin/sam
+LOCK_VENV := .venv-lock
+UV_VERSION := 0.13.9
+
+# Folders are checked from the moment they exist.
+CHECKED := $(wildcard layers functions tests bench examples)
+TYPED := layers/runtime/perdure $(wildcard layers/agents functions tests bench examples)
+
+# More arguments for pytest: make test ARGS="-k lease -x"
+ARGS ?=
+
+.PHONY: help run demo test check format bench build deploy lock clean
+
+help:
+	@printf '%s\n' \
+	  'make run      the development server: API and console on this machine' \
+	  'make demo     one agent, start to finish, in the terminal' \
+	  'make test     the tests (ARGS="-k name" for some of them)' \
+	  'make check    format, lint and types' \
+	  'make format   rewrite the code as `make check` wants it' \
+	  'make bench    measure, and write bench/results/' \
+	  'make build    build the Lambda functions and layers with SAM' \
+	  'make deploy   deploy what was built' \
+	  'make lock     write the pinned requirements anew from pyproject.toml' \
+	  'make clean    remove what builds and tests left behind'
+
+# --- set-up -----------------------------------------------------------------------------------
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo 'perdure needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 ...' >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+# A changed lock installs again; otherwise the stamp makes this a no-op.
+$(VENV)/.dependencies: requirements/dev.txt | $(BIN)/python
+	$(BIN)/python $(PIP) install --quiet --require-hashes -r requirements/dev.txt
+	@touch $@
+
+$(VENV)/.installed: pyproject.toml $(VENV)/.dependencies
+	$(BIN)/python $(PIP) install --quiet --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(SAM_VENV)/.installed: requirements/sam.txt
+	$(PYTHON) -m venv $(SAM_VENV)
+	$(SAM_VENV)/bin/python $(PIP) install --quiet --require-hashes -r requirements/sam.txt
+	@touch $@
+
+$(LOCK_VENV)/.installed: Makefile
+	$(PYTHON) -m venv $(LOCK_VENV)
+	$(LOCK_VENV)/bin/python $(PIP) install --quiet uv==$(UV_VERSION)
+	@touch $@
+
+# --- every day --------------------------------------------------------------------------------
+
+run: $(VENV)/.installed
+	$(BIN)/perdure dev
+
+demo: $(VENV)/.installed
+	$(BIN)/perdure demo
+
+test: $(VENV)/.installed
+	$(BIN)/python -m pytest $(ARGS)
+
+check: $(VENV)/.installed
+	$(BIN)/ruff format --check $(CHECKED)
+	$(BIN)/ruff check $(CHECKED)
+	$(BIN)/mypy $(TYPED)
+
+format: $(VENV)/.installed
+	$(BIN)/ruff check --fix-only $(CHECKED)
+	$(BIN)/ruff format $(CHECKED)
+
+bench: $(VENV)/.installed
+	$(BIN)/python -m bench
+
+# --- AWS --------------------------------------------------------------------------------------
+
+# SAM builds with the interpreter that Lambda runs, and looks for it on PATH.
+build: $(SAM_VENV)/.installed
+	@found="$$(command -v python3.13 || true)"; \
+	if [ -z "$$found" ] || ! "$$found" --version >/dev/null 2>&1; then \
+	  found="$$(ls -1 "$$HOME"/.pyenv/versions/3.13*/bin/python3.13 2>/dev/null | tail -n 1 || true)"; \
+	fi; \
+	if [ -z "$$found" ]; then \
+	  echo 'make build needs python3.13, the Lambda runtime: put it on PATH (pyenv install 3.13)' >&2; exit 1; \
+	fi; \
+	export PATH="$$(dirname "$$found"):$$PATH" SAM_CLI_TELEMETRY=0; \
+	set -x; \
+	$(SAM) validate --lint --region "$${AWS_REGION:-us-east-1}"; \
+	$(SAM) build --region "$${AWS_REGION:-us-east-1}"
+
+deploy: $(SAM_VENV)/.installed
+	@[ -d .aws-sam/build ] || { echo 'nothing is built yet: run make build first' >&2; exit 1; }
+	@if [ -f samconfig.toml ]; then \
+	  SAM_CLI_TELEMETRY=0 $(SAM) deploy; \
+	else \
+	  echo 'first deployment: SAM asks for a stack name and a region, and keeps the answers in samconfig.toml'; \
+	  SAM_CLI_TELEMETRY=0 $(SAM) deploy --guided; \
+	fi
+
+# --- upkeep -----------------------------------------------------------------------------------
+
+COMPILE = $(LOCK_VENV)/bin/uv --quiet pip compile --universal --generate-hashes --upgrade \
+  --no-header --no-emit-index-url --no-emit-find-links --no-config
+
+lock: $(LOCK_VENV)/.installed
+	$(COMPILE) --python-version 3.11 --all-extras --group dev pyproject.toml -o requirements/dev.txt
+	$(COMPILE) --python-version 3.11 --group sam -o requirements/sam.txt
+	$(COMPILE) --python-version 3.13 --group lambda -o layers/dependencies/requirements.txt
+
+clean:
+	rm -rf .aws-sam build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -not -path './.venv*' -prune -exec rm -rf {} +
