@@ -45,9 +45,10 @@ $(BIN)/python:
 	  || { echo 'perdure needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 ...' >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-# A changed lock installs again; otherwise the stamp makes this a no-op.
+# A changed lock installs again; otherwise the stamp makes this a no-op. The lock is complete, hence
+# --no-deps: pip's own resolution stumbles over hashes together with extras.
 $(VENV)/.dependencies: requirements/dev.txt | $(BIN)/python
-	$(BIN)/python $(PIP) install --quiet --require-hashes -r requirements/dev.txt
+	$(BIN)/python $(PIP) install --quiet --no-deps --require-hashes -r requirements/dev.txt
 	@touch $@
 
 $(VENV)/.installed: pyproject.toml $(VENV)/.dependencies
@@ -56,7 +57,7 @@ $(VENV)/.installed: pyproject.toml $(VENV)/.dependencies
 
 $(SAM_VENV)/.installed: requirements/sam.txt
 	$(PYTHON) -m venv $(SAM_VENV)
-	$(SAM_VENV)/bin/python $(PIP) install --quiet --require-hashes -r requirements/sam.txt
+	$(SAM_VENV)/bin/python $(PIP) install --quiet --no-deps --require-hashes -r requirements/sam.txt
 	@touch $@
 
 $(LOCK_VENV)/.installed: Makefile
