@@ -1,0 +1,1 @@
+"""Agents: definitions, tools, policies and the framework runner contract."""

@@ -1,0 +1,90 @@
+"""A person decides on a call, or does not decide in time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from perdure.core import texts
+from perdure.core.commands import ResolveInterrupt, TimerFired
+from perdure.core.decision import Decision, Draft
+from perdure.core.head import Call, Interrupt
+from perdure.core.models import denial_key
+from perdure.core.turns import join_calls, settle_call
+from perdure.errors import InvalidRequestError, NotFoundError, RequestConflictError
+
+
+def on_resolve_interrupt(draft: Draft, command: ResolveInterrupt) -> Decision:
+    """Record the one decision on an interrupt. The deadline is checked here, not by its timer (field case F061).
+
+    Raises:
+        NotFoundError: `interrupt_not_found`: HEAD has no such interrupt; the caller checks whether it ever existed.
+        RequestConflictError: `deadline_passed`, or `arguments_changed` when another call was shown.
+        InvalidRequestError: An answer to an approval.
+    """
+    interrupt, call = _pending(draft, command.interrupt_id)
+    if command.approved is None:
+        raise InvalidRequestError(f"interrupt {command.interrupt_id!r} is an approval: send `approved`, not `answer`")
+    if interrupt.deadline is not None and draft.now >= interrupt.deadline:
+        raise RequestConflictError(
+            f"the deadline of {command.interrupt_id!r} has passed: the call is not run",
+            code="deadline_passed",
+        )
+    if command.arguments_hash is not None and command.arguments_hash != interrupt.arguments_hash:
+        raise RequestConflictError(
+            f"the arguments of {command.interrupt_id!r} are not those that were shown: read the session again",
+            code="arguments_changed",
+        )
+    actor = {"issuer": command.actor.issuer, "subject": command.actor.subject}
+    draft.event(
+        "interrupt_resolved",
+        {
+            "interrupt_id": interrupt.interrupt_id,
+            "kind": interrupt.kind,
+            "approved": command.approved,
+            "message": command.message,
+            "actor": actor,
+        },
+    )
+    if command.approved:
+        approved = replace(call, status="approved", ready_at=draft.now, first_attempt_at=draft.now)
+        others = tuple(i for i in draft.turn.interrupts if i is not interrupt)
+        draft.set_turn(replace(draft.turn.with_call(approved), interrupts=others))
+    else:
+        denied = (*draft.turn.denied, denial_key(call.tool_name, interrupt.arguments_hash))
+        draft.set_turn(replace(draft.turn, denied=denied))
+        settle_call(draft, call, "rejected", texts.denied(command.message), reason="denied")
+        join_calls(draft)
+    return draft.decision({"result": "resolved"}, command.receipts)
+
+
+def on_timer_fired(draft: Draft, command: TimerFired) -> Decision:
+    """Expire an approval whose deadline came. A stale or early timer does nothing."""
+    turn = draft.head.turn
+    interrupt = next((i for i in turn.interrupts if i.interrupt_id == command.timer_id), None) if turn else None
+    if interrupt is None or interrupt.fence != command.fence:
+        return Decision.unchanged(draft.head)
+    if interrupt.deadline is None or draft.now < interrupt.deadline:
+        return Decision.unchanged(draft.head)
+    _, call = _pending(draft, command.timer_id)
+    draft.event(
+        "interrupt_resolved",
+        {
+            "interrupt_id": interrupt.interrupt_id,
+            "kind": interrupt.kind,
+            "approved": False,
+            "message": texts.APPROVAL_DEADLINE_PASSED,
+            "actor": {"issuer": "perdure", "subject": "deadline"},
+        },
+    )
+    settle_call(draft, call, "rejected", texts.APPROVAL_DEADLINE_PASSED, reason="deadline_passed")
+    join_calls(draft)
+    return draft.decision({"accepted": True})
+
+
+def _pending(draft: Draft, interrupt_id: str) -> tuple[Interrupt, Call]:
+    turn = draft.head.turn
+    interrupt = next((i for i in turn.interrupts if i.interrupt_id == interrupt_id), None) if turn else None
+    call = turn.call(interrupt.call_id) if turn and interrupt else None
+    if interrupt is None or call is None:
+        raise NotFoundError(f"no interrupt {interrupt_id!r} is pending", code="interrupt_not_found")
+    return interrupt, call

@@ -1,0 +1,176 @@
+"""Everything that can happen to a session, as values. `decide` turns one into a decision."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from perdure.core.entries import Actor
+from perdure.core.usage import CallUsage
+
+JsonObject = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReceiptClaim:
+    """A caller's idempotency key and the hash of what they asked for."""
+
+    key_hash: str
+    content_hash: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendInput:
+    """A user's message was accepted at the edge. `agent` None: keep the session's, or take `default_agent`."""
+
+    text: str
+    actor: Actor
+    default_agent: str
+    agent: str | None = None
+    message_id: str | None = None
+    delivery: str = "queue"
+    metadata: JsonObject | None = None
+    receipts: tuple[ReceiptClaim, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestedCall:
+    """One tool call that a model asked for, with the policy that was resolved for it.
+
+    Attributes:
+        provider_call_id: The provider's id, kept to be echoed. May be absent or repeated.
+        arguments: The parsed object, or None when `arguments_text` is no JSON object.
+        settled: Status and text when the call is over before it begins: an unknown tool, bad arguments.
+        approval_deadline: How long a person has to decide. None: for ever.
+    """
+
+    tool_name: str
+    effect: str
+    requires_approval: bool
+    provider_call_id: str | None = None
+    arguments: JsonObject | None = None
+    arguments_text: str | None = None
+    approval_deadline: timedelta | None = None
+    settled: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reconnect:
+    """A provider call of a model step that failed and was sent again within the same attempt."""
+
+    at: datetime
+    retry_in_ms: int
+    number: int
+    reason: str
+    partial: bool = False
+
+
+Ending = Literal["answer", "tool_calls", "truncated", "filtered", "refused", "failed", "aborted"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelFinished:
+    """A model step's attempt is over.
+
+    Attributes:
+        parts: Text and reasoning of the answer, or what there was of it; no tool calls.
+        usage: One row for each provider call of the attempt; failed ones without figures.
+        call_limit: The agent's cap on model calls in one turn, for the text that says so.
+        limit_reached: No tools were offered because the cap was reached; calls asked for all the same end the turn.
+        error_code, error_message: Why, when `ending` is `failed` (codes: surface §4.2).
+    """
+
+    turn_id: str
+    step_id: str
+    attempt: int
+    started_at: datetime
+    ending: Ending
+    parts: tuple[JsonObject, ...] = ()
+    provider: JsonObject | None = None
+    calls: tuple[RequestedCall, ...] = ()
+    usage: tuple[CallUsage, ...] = ()
+    reconnects: tuple[Reconnect, ...] = ()
+    run_state: JsonObject | None = None
+    call_limit: int = 100
+    limit_reached: bool = False
+    error_code: str = "internal"
+    error_message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolStarted:
+    """A worker is about to run the body of a tool that writes. The reply's `go` says whether it may."""
+
+    call_id: str
+    attempt: int
+    owner: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolFinished:
+    """A tool's attempt is over.
+
+    `outcome` is `succeeded`, `failed` (the model should see it, no retry) or `error` (unexpected: the effect
+    decides). `output` is the text that the model sees; for `error` it says what went wrong, without secrets.
+    """
+
+    turn_id: str
+    call_id: str
+    attempt: int
+    started_at: datetime
+    outcome: Literal["succeeded", "failed", "error"]
+    output: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptLost:
+    """An attempt was revoked: nobody will finish it.
+
+    Attributes:
+        claimed: Whether somebody had claimed it. Only a revoked, never claimed attempt proves that it did not run.
+        final: Give the step up instead of trying again (a dead letter).
+    """
+
+    step_id: str
+    attempt: int
+    claimed: bool
+    reason: str
+    final: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolveInterrupt:
+    """A person decided. Exactly one of `approved` and `answer` is set."""
+
+    interrupt_id: str
+    actor: Actor
+    approved: bool | None = None
+    answer: str | None = None
+    message: str | None = None
+    arguments_hash: str | None = None
+    receipts: tuple[ReceiptClaim, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimerFired:
+    """A timer came due. With another fence than HEAD's it is stale and does nothing."""
+
+    timer_id: str
+    fence: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopTurn:
+    """Somebody wants the running turn to end. `turn_id` None: whichever runs."""
+
+    actor: Actor
+    turn_id: str | None = None
+    frontier: str | None = None
+    disposition: str = "keep"
+    receipts: tuple[ReceiptClaim, ...] = field(default=())
+
+
+UserCommand = SendInput | ResolveInterrupt | StopTurn
+StepCommand = ModelFinished | ToolStarted | ToolFinished | AttemptLost | TimerFired
+Command = UserCommand | StepCommand

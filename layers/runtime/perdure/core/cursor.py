@@ -1,0 +1,72 @@
+"""The one cursor: a place in a session's events. Opaque, checked, and no secret.
+
+It is the SSE id, the `after` of the events route and the stop frontier. It stands after the first `index` events of
+the entry of `version` and, within steps that still run, after some of their progress events.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import zlib
+from dataclasses import dataclass
+
+from perdure.errors import InvalidRequestError
+
+_MAX_LENGTH = 8192
+"""Longest cursor that is read, in characters; 64 parallel calls that all report progress stay well below it."""
+
+StepProgress = tuple[str, int, int]
+"""Step id, attempt, and how many of its progress events have been seen."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Cursor:
+    """A place in the events of one session. `Cursor()` is their beginning."""
+
+    version: int = 0
+    index: int = 0
+    progress: tuple[StepProgress, ...] = ()
+
+    def encode(self, session_id: str) -> str:
+        """Return the text that users hold."""
+        steps = ",".join(f"{step}:{attempt}:{seen}" for step, attempt, seen in self.progress)
+        body = f"{self.version}.{self.index}.{steps}"
+        check = _checksum(session_id, body)
+        return base64.urlsafe_b64encode(f"{body}.{check}".encode()).decode().rstrip("=")
+
+    @classmethod
+    def decode(cls, text: str, session_id: str) -> Cursor:
+        """Read a cursor of this session.
+
+        Raises:
+            InvalidRequestError: `invalid_cursor`: it is broken, or belongs to another session.
+        """
+        try:
+            if not text or len(text) > _MAX_LENGTH:
+                raise ValueError
+            raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True).decode("ascii")
+            body, _, check = raw.rpartition(".")
+            version, index, steps = body.split(".")
+            if check != _checksum(session_id, body):
+                raise ValueError
+            cursor = cls(version=int(version), index=int(index), progress=_read_steps(steps))
+        except (ValueError, binascii.Error):
+            raise InvalidRequestError(
+                "this cursor is broken or belongs to another session: leave it out to start at the oldest event",
+                code="invalid_cursor",
+            ) from None
+        return cursor
+
+    def seen(self, step_id: str, attempt: int) -> int:
+        """Return how many progress events of a step's attempt lie before this place."""
+        return next((n for step, number, n in self.progress if (step, number) == (step_id, attempt)), 0)
+
+
+def _read_steps(text: str) -> tuple[StepProgress, ...]:
+    triples = [item.split(":") for item in text.split(",")] if text else []
+    return tuple((step, int(attempt), int(seen)) for step, attempt, seen in triples)
+
+
+def _checksum(session_id: str, body: str) -> str:
+    return format(zlib.crc32(f"{session_id}\n{body}".encode()), "08x")

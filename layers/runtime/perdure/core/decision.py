@@ -1,0 +1,148 @@
+"""A decision, and the draft that one is put together on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from perdure.core.commands import ReceiptClaim
+from perdure.core.entries import Entry, Event, Input, Message, Receipt
+from perdure.core.head import Head, Turn
+from perdure.core.ids import made_by
+from perdure.core.usage import CallUsage
+
+JsonObject = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What follows from a command: the new head, the entry to commit with it, and the answer to the caller.
+
+    `entry` None: nothing changes and nothing is to be committed.
+    """
+
+    head: Head
+    entry: Entry | None
+    reply: JsonObject
+
+    @classmethod
+    def unchanged(cls, head: Head, reply: JsonObject | None = None) -> Decision:
+        return cls(head, None, reply or {})
+
+
+class Draft:
+    """The commit that is being put together: it numbers events, messages and ids as they are added."""
+
+    def __init__(self, head: Head, *, now: datetime, commit_id: str, kind: str) -> None:
+        self.head = head
+        self.now = now
+        self.version = head.version + 1
+        self.turn_id = head.turn.turn_id if head.turn else None
+        self._commit_id = commit_id
+        self._kind = kind
+        self._made: dict[str, int] = {}
+        self._inputs: list[Input] = []
+        self._messages: list[Message] = []
+        self._events: list[Event] = []
+        self._usage: list[CallUsage] = []
+        self._run_state: JsonObject | None = None
+
+    def new_id(self, kind: str) -> str:
+        """Return the next id of a kind that this commit makes."""
+        index = self._made.get(kind, 0)
+        self._made[kind] = index + 1
+        return made_by(kind, self.version, index)
+
+    def accept(self, accepted: Input) -> None:
+        """Store a user's message as it was accepted."""
+        self._inputs.append(accepted)
+
+    def message(
+        self,
+        role: str,
+        parts: tuple[JsonObject, ...] = (),
+        *,
+        message_id: str | None = None,
+        status: str | None = None,
+        provider: JsonObject | None = None,
+        input_version: int | None = None,
+    ) -> Message:
+        """Append a message of the current turn to the transcript."""
+        assert self.turn_id is not None, "a message belongs to a turn"
+        sequence = self.head.message_sequence + 1
+        message = Message(
+            message_id=message_id or self.new_id("message"),
+            sequence=sequence,
+            turn_id=self.turn_id,
+            role=role,
+            parts=parts,
+            status=status,
+            provider=provider,
+            input_version=input_version,
+        )
+        self._messages.append(message)
+        self.head = replace(self.head, message_sequence=sequence)
+        return message
+
+    def event(
+        self,
+        event_type: str,
+        payload: JsonObject | None = None,
+        *,
+        step: str | None = None,
+        attempt: int | None = None,
+        at: datetime | None = None,
+        turn_id: str | None = None,
+    ) -> None:
+        """Add a durable event; it takes the next sequence and belongs to the current turn unless told otherwise."""
+        sequence = self.head.event_sequence + 1
+        self._events.append(
+            Event(
+                type=event_type,
+                sequence=sequence,
+                payload={name: value for name, value in (payload or {}).items() if value is not None},
+                turn_id=turn_id or self.turn_id,
+                step_execution_id=step,
+                attempt=attempt,
+                at=at,
+            )
+        )
+        self.head = replace(self.head, event_sequence=sequence)
+
+    def usage(self, rows: tuple[CallUsage, ...]) -> None:
+        """Count provider calls."""
+        self._usage.extend(rows)
+        self.head = replace(self.head, usage=self.head.usage.plus(rows))
+
+    def run_state(self, state: JsonObject | None) -> None:
+        """Keep what a runner wants to see again at the turn's next model step."""
+        self._run_state = state
+
+    def set_turn(self, turn: Turn | None) -> None:
+        """Make this the running turn."""
+        self.head = replace(self.head, turn=turn)
+
+    @property
+    def turn(self) -> Turn:
+        """The running turn; there is one."""
+        assert self.head.turn is not None, "no turn is running"
+        return self.head.turn
+
+    def decision(self, reply: JsonObject | None = None, receipts: tuple[ReceiptClaim, ...] = ()) -> Decision:
+        """Close the draft."""
+        answer = reply or {}
+        entry = Entry(
+            version=self.version,
+            commit_id=self._commit_id,
+            at=self.now,
+            kind=self._kind,
+            inputs=tuple(self._inputs),
+            messages=tuple(self._messages),
+            events=tuple(self._events),
+            receipts=tuple(Receipt(key_hash=c.key_hash, content_hash=c.content_hash, reply=answer) for c in receipts),
+            reply=reply,
+            run_state=self._run_state,
+            usage=tuple(self._usage),
+        )
+        return Decision(replace(self.head, version=self.version), entry, answer)

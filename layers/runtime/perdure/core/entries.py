@@ -1,0 +1,108 @@
+"""What one commit adds to a session's log: inputs, messages, events and receipts. Entries never change.
+
+What became of a message or a turn later is in the entry that closed the turn; projections combine the two.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from perdure.core.usage import CallUsage
+
+JsonObject = dict[str, Any]
+
+SCHEMA_VERSION = 1
+"""Version of the stored form of entries. A reader refuses a higher one (spec SESS-22)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Actor:
+    """Who did something: a verified subject of a token issuer, or the local user."""
+
+    issuer: str
+    subject: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Input:
+    """A user's message as it was accepted; the message of its turn points here by version."""
+
+    message_id: str
+    text: str
+    delivery: str = "queue"
+    metadata: JsonObject | None = None
+    actor: Actor | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """One message of the transcript.
+
+    Attributes:
+        sequence: 1, 2, 3 … per session, without gaps.
+        parts: JSON objects with a `type` (surface §4.2). A user's message has none of its own:
+            its text is the input with the same id in the entry of `input_version`.
+        status: None for a whole message; `truncated`, `filtered`, `refused` or `interrupted` otherwise.
+        provider: What only the same provider may see again: `{provider, api, item}`; never public.
+        input_version: Version of the entry that accepted a user's message.
+    """
+
+    message_id: str
+    sequence: int
+    turn_id: str
+    role: str
+    parts: tuple[JsonObject, ...] = ()
+    status: str | None = None
+    provider: JsonObject | None = None
+    input_version: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One durable event. `at` is None when it happened with the commit itself."""
+
+    type: str
+    sequence: int
+    payload: JsonObject = field(default_factory=dict)
+    turn_id: str | None = None
+    step_execution_id: str | None = None
+    attempt: int | None = None
+    at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """Proof that a command with an idempotency key was accepted, and what was answered."""
+
+    key_hash: str
+    content_hash: str
+    reply: JsonObject
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """All that one commit adds besides the new HEAD. Every commit has one, even if it is empty.
+
+    Attributes:
+        version: The version that the commit gave the session; 1, 2, 3 … without gaps.
+        commit_id: The id of the command; the same through all its retries.
+        at: When the command was decided; the time of its messages and, unless they say otherwise, events.
+        kind: The command's name.
+        run_state: What a runner keeps between two model calls of one turn; opaque to us.
+        usage: One row for each provider call that this commit closes, failed ones included.
+    """
+
+    version: int
+    commit_id: str
+    at: datetime
+    kind: str
+    inputs: tuple[Input, ...] = ()
+    messages: tuple[Message, ...] = ()
+    events: tuple[Event, ...] = ()
+    receipts: tuple[Receipt, ...] = ()
+    reply: JsonObject | None = None
+    run_state: JsonObject | None = None
+    usage: tuple[CallUsage, ...] = ()
+    schema_version: int = SCHEMA_VERSION

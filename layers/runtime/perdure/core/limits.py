@@ -1,0 +1,62 @@
+"""The limits and fixed times of the core, each with its unit and its source."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+MAX_HEAD_BYTES = 64 * 1024
+"""Largest encoded HEAD, in bytes, that an admission may leave behind (design §2).
+
+A commit that settles, stops or fails something is never refused.
+"""
+
+MAX_CALLS_PER_RESPONSE = 64
+"""Tool calls of one model response that are run (design §3); the rest end as `failed`."""
+
+MAX_PARALLEL_WRITES = 8
+"""Writes of one turn that are dispatched at a time (design §3). Reads are not limited."""
+
+MAX_MODEL_CALLS_PER_TURN = 100
+"""Default of `AgentDefinition.max_model_calls` (spec SESS-08)."""
+
+MAX_ATTEMPTS = 3
+"""Attempts of one step (spec MODEL-02, TOOL-02)."""
+
+ATTEMPT_WINDOW = timedelta(minutes=30)
+"""Time from the first attempt within which another one may begin (spec MODEL-02)."""
+
+LEASE_DURATION = timedelta(seconds=120)
+"""A step is dead after this long without a renewal (spec MODEL-02)."""
+
+LEASE_RENEWAL = timedelta(seconds=20)
+"""Time between two renewals of a running step's lease (spec MODEL-02)."""
+
+LEASE_GRACE = timedelta(seconds=5)
+"""An expired lease may be revoked only this long after its expiry (design §3), which covers clock skew."""
+
+START_LEASE = timedelta(seconds=30)
+"""A dispatched step that nobody claimed for this long is sent again (design §3)."""
+
+TIMER_GRACE = timedelta(seconds=60)
+"""A timer that has not fired this long after it was due is fired by the sweep (design §3)."""
+
+TOOL_RETRY_DELAYS = (timedelta(seconds=1), timedelta(seconds=2))
+"""Waits before attempts 2 and 3 of a tool that raised something unexpected (surface §4.3)."""
+
+PREVIEW_CHARACTERS = 120
+"""Length of the preview in the session list, in characters."""
+
+MAX_SESSION_ID = 128
+"""Length of a session id, in characters (surface §4.1)."""
+
+MAX_IDEMPOTENCY_KEY = 256
+"""Length of an `Idempotency-Key`, in characters (surface §4.1)."""
+
+MAX_MESSAGE_ID = 128
+"""Length of a caller's message id, in characters; ours are shorter."""
+
+MAX_TOOL_OUTPUT_BYTES = 16 * 1024 * 1024
+"""Largest tool output, in UTF-8 bytes. A larger one ends the call as `failed`, or as `outcome_unknown` for a write.
+
+Our own choice: it fits in memory of the smallest function many times over and no provider takes a larger prompt.
+"""

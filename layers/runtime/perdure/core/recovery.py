@@ -1,0 +1,68 @@
+"""What follows an attempt that nobody will finish: another one, or the failure route."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from perdure.core import texts
+from perdure.core.commands import AttemptLost
+from perdure.core.decision import Decision, Draft
+from perdure.core.head import Call, ModelStep, Turn
+from perdure.core.limits import ATTEMPT_WINDOW, MAX_ATTEMPTS
+from perdure.core.tools import try_again_or_give_up
+from perdure.core.turns import cancel_turn, fail_turn, join_calls, settle_call
+
+
+def on_attempt_lost(draft: Draft, command: AttemptLost) -> Decision:
+    """Replace a lost attempt, or give its step up when the budget is spent. Old news changes nothing."""
+    turn = draft.head.turn
+    if turn is None:
+        return Decision.unchanged(draft.head)
+    if turn.step is not None and turn.step.step_id == command.step_id and turn.step.attempt == command.attempt:
+        _model_attempt_lost(draft, turn, turn.step, command)
+        return draft.decision({"accepted": True})
+    call = turn.call(command.step_id)
+    if call is None or call.status != "approved" or call.attempt != command.attempt:
+        return Decision.unchanged(draft.head)
+    _tool_attempt_lost(draft, call, command)
+    join_calls(draft)
+    return draft.decision({"accepted": True})
+
+
+def _model_attempt_lost(draft: Draft, turn: Turn, step: ModelStep, command: AttemptLost) -> None:
+    if turn.stop is not None:
+        draft.set_turn(replace(turn, step=None))
+        cancel_turn(draft)
+        return
+    in_time = draft.now - step.first_attempt_at < ATTEMPT_WINDOW
+    if not command.final and step.attempt < MAX_ATTEMPTS and in_time:
+        draft.event("attempt_reset", {"reason": command.reason}, step=step.step_id, attempt=step.attempt)
+        again = replace(step, attempt=step.attempt + 1, ready_at=draft.now, not_before=None)
+        draft.set_turn(replace(turn, step=again))
+        return
+    draft.event(
+        "model_finished",
+        {"status": "failed", "reason": command.reason},
+        step=step.step_id,
+        attempt=step.attempt,
+    )
+    draft.set_turn(replace(turn, step=None))
+    fail_turn(draft, "internal", f"the model step was given up after attempt {step.attempt}: {command.reason}")
+
+
+def _tool_attempt_lost(draft: Draft, call: Call, command: AttemptLost) -> None:
+    if not command.claimed and call.started is None and call.attempt == 1:
+        settle_call(draft, call, "failed", texts.did_not_run(command.reason))
+    elif command.final:
+        _give_up(draft, call, command.reason)
+    else:
+        try_again_or_give_up(draft, call, command.reason)
+
+
+def _give_up(draft: Draft, call: Call, reason: str) -> None:
+    if call.is_read:
+        settle_call(draft, call, "failed", texts.ATTEMPTS_SPENT.format(detail=reason))
+    elif call.started is None:
+        settle_call(draft, call, "failed", texts.did_not_run(reason))
+    else:
+        settle_call(draft, call, "outcome_unknown", texts.OUTCOME_UNKNOWN)

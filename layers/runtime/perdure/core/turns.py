@@ -1,0 +1,147 @@
+"""How a turn opens, joins its calls and closes. Every decision module ends here."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from perdure.core import texts
+from perdure.core.decision import Draft
+from perdure.core.head import Call, ClosedTurn, ModelStep, Turn, TurnError
+from perdure.core.limits import PREVIEW_CHARACTERS
+
+
+def open_turn(draft: Draft, message_id: str, input_version: int) -> None:
+    """Start the next turn with an accepted message: number it, append the message, ask the model."""
+    number = draft.head.turn_count + 1
+    draft.turn_id = f"turn-{number}"
+    message = draft.message("user", message_id=message_id, input_version=input_version)
+    draft.event("turn_started", {"sequence": message.sequence, "message_id": message_id})
+    draft.head = replace(draft.head, turn_count=number, last_turn_error=None)
+    draft.set_turn(
+        Turn(
+            turn_id=draft.turn_id,
+            opened_version=draft.version,
+            first_sequence=message.sequence,
+            message_id=message_id,
+            started_at=draft.now,
+        )
+    )
+    ask_model(draft)
+
+
+def ask_model(draft: Draft) -> None:
+    """Make a model step ready. It is the only way to start a model call."""
+    step = ModelStep(step_id=draft.new_id("model"), attempt=1, ready_at=draft.now, first_attempt_at=draft.now)
+    draft.set_turn(replace(draft.turn, step=step))
+
+
+def settle_call(draft: Draft, call: Call, status: str, output: str, *, reason: str | None = None) -> None:
+    """Give a call its one and only result, in the transcript and as an event."""
+    draft.message(
+        "tool",
+        (
+            {
+                "type": "tool_result",
+                "tool_call_id": call.call_id,
+                "tool_name": call.tool_name,
+                "status": status,
+                "output": output,
+            },
+        ),
+    )
+    draft.event(
+        "tool_call_finished",
+        {
+            "tool_call_id": call.call_id,
+            "tool_name": call.tool_name,
+            "status": status,
+            "cancellation_reason": reason,
+        },
+        step=call.call_id,
+        attempt=call.attempt,
+    )
+    settled = replace(call, status=status, not_before=None, ready_at=None)
+    turn = draft.turn.with_call(settled)
+    waiting = tuple(i for i in turn.interrupts if i.call_id != call.call_id)
+    draft.set_turn(replace(turn, interrupts=waiting))
+
+
+def join_calls(draft: Draft) -> None:
+    """When every call has its result: ask the model again, or end a turn that is being stopped."""
+    if draft.turn.open_calls:
+        return
+    if draft.turn.stop is not None:
+        cancel_turn(draft)
+    else:
+        ask_model(draft)
+
+
+def complete_turn(draft: Draft, *, answer: str, reason: str | None = None) -> None:
+    """End the turn with the model's answer."""
+    draft.event("turn_completed", {"message_count": _message_count(draft), "reason": reason})
+    _close(draft, "completed", preview=answer)
+
+
+def fail_turn(draft: Draft, code: str, message: str) -> None:
+    """End the turn without an answer; the reason stays visible until the next turn starts."""
+    draft.event("turn_failed", {"error": {"code": code, "message": message}, "message_count": _message_count(draft)})
+    draft.head = replace(draft.head, last_turn_error=TurnError(code=code, message=message))
+    _close(draft, "failed")
+
+
+def cancel_turn(draft: Draft) -> None:
+    """End a turn that was stopped and has nothing left to wait for."""
+    draft.event("turn_cancelled", {"message_count": _message_count(draft)})
+    _close(draft, "cancelled")
+
+
+def reject_open_calls(draft: Draft) -> None:
+    """Settle every call of a stopped turn that nobody started; started writes are waited for.
+
+    A running read counts as not started: it changes nothing, so its result is dropped.
+    """
+    for call in draft.turn.open_calls:
+        interrupt = next((i for i in draft.turn.interrupts if i.call_id == call.call_id), None)
+        if interrupt is not None:
+            draft.event(
+                "interrupt_resolved",
+                {
+                    "interrupt_id": interrupt.interrupt_id,
+                    "kind": interrupt.kind,
+                    "cancellation_reason": "turn_cancelled",
+                },
+            )
+        if call.started is None:
+            settle_call(draft, call, "rejected", texts.STOPPED_BEFORE_START, reason="turn_cancelled")
+
+
+def _message_count(draft: Draft) -> int:
+    return draft.head.message_sequence - draft.turn.first_sequence
+
+
+def _close(draft: Draft, outcome: str, preview: str | None = None) -> None:
+    turn = draft.turn
+    closed = ClosedTurn(
+        turn_id=turn.turn_id,
+        opened_version=turn.opened_version,
+        closed_version=draft.version,
+        outcome=outcome,
+    )
+    draft.head = replace(
+        draft.head,
+        turn=None,
+        last_turn=closed,
+        last_activity_at=draft.now,
+        preview=draft.head.preview if not preview else preview_of(preview),
+    )
+    draft.turn_id = None
+    if draft.head.inbox:
+        first, *rest = draft.head.inbox
+        draft.head = replace(draft.head, inbox=tuple(rest))
+        open_turn(draft, first.message_id, first.input_version)
+
+
+def preview_of(text: str) -> str:
+    """Return the start of a text on one line, for lists."""
+    line = " ".join(text[: PREVIEW_CHARACTERS * 4].split())
+    return line if len(line) <= PREVIEW_CHARACTERS else line[: PREVIEW_CHARACTERS - 1] + "…"

@@ -1,0 +1,1 @@
+"""Model clients: the protocol, the providers, and a scripted model for tests and demos."""

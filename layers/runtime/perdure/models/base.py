@@ -1,0 +1,113 @@
+"""The model client protocol: one request, streamed deltas, one response, exactly one provider call (spec CLIENT-01)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal, Protocol
+
+from perdure.core.history import HistoryItem
+from perdure.core.usage import NO_USAGE, CallUsage
+
+JsonObject = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolDefinition:
+    """A tool as a model is offered it: never executed by a client."""
+
+    name: str
+    description: str
+    parameters: JsonObject
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRequest:
+    """What one provider call is asked.
+
+    Attributes:
+        messages: The conversation; every call in it has exactly one result directly behind its message.
+        tools: Empty: the model must answer.
+        settings: Passed to the provider as they are, such as `temperature`.
+        deadline: The call must be over by then. None: no limit.
+    """
+
+    messages: tuple[HistoryItem, ...]
+    instructions: str = ""
+    tools: tuple[ToolDefinition, ...] = ()
+    settings: JsonObject = field(default_factory=dict)
+    deadline: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """The next piece of the answer's text; never empty, valid Unicode."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningDelta:
+    """The next piece of the model's reasoning; never empty, valid Unicode."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelToolCall:
+    """A call as the provider sent it. `arguments_text` is raw; empty means no arguments."""
+
+    tool_name: str
+    arguments_text: str = ""
+    provider_call_id: str | None = None
+
+
+Finish = Literal["stop", "length", "content_filter", "refusal"]
+"""How the provider ended: whether tools are wanted is told by `tool_calls` alone (field case F011)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelResponse:
+    """A provider call that came to its end.
+
+    Attributes:
+        text: Equals the text deltas joined.
+        provider_item: What this provider wants to see again unchanged; opaque JSON.
+        metadata: Requested and effective model, response id, finish reason: for traces, never stored.
+    """
+
+    text: str = ""
+    reasoning: str = ""
+    tool_calls: tuple[ModelToolCall, ...] = ()
+    finish: Finish = "stop"
+    usage: CallUsage = NO_USAGE
+    provider_item: JsonObject | None = None
+    metadata: JsonObject = field(default_factory=dict)
+
+
+StreamItem = TextDelta | ReasoningDelta | ModelResponse
+
+
+class ModelClient(Protocol):
+    """Talks to one model of one provider. Built by the deployment, shared by all sessions, safe for concurrent use."""
+
+    @property
+    def provider(self) -> str:
+        """Whose wire format and opaque items this client speaks, such as `openai-chat`."""
+        ...
+
+    @property
+    def model(self) -> str:
+        """The model's name at that provider."""
+        ...
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[StreamItem]:
+        """Make exactly one provider call: deltas as they come, then one `ModelResponse` as the last item.
+
+        Closing the iterator early aborts the call.
+
+        Raises:
+            ModelCallError: There is no usable answer; its `kind` and `retryable` say why.
+        """
+        ...

@@ -1,0 +1,267 @@
+"""The ports: what the runtime needs from the outside. Two adapter sets implement them: `embedded/` and `aws/`.
+
+One contract suite per port (`tests/contracts`) runs against both sets; whoever writes another runs it too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal, Protocol
+
+from perdure.core.decision import Decision
+from perdure.core.entries import Actor, Entry, Receipt
+from perdure.core.expected import Dispatch, Timer
+from perdure.core.head import Head
+
+JsonObject = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SessionKey:
+    """Which session: a tenant and an id that the application chose. Another tenant's is another session."""
+
+    tenant: str
+    session_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """A session as a strongly consistent read saw it.
+
+    Attributes:
+        head: `Head()` for a session that was never written; a purged one keeps version and counters.
+        receipts: Those that were asked for and exist, by key hash.
+        token: What the adapter wants to see again at the commit; nobody else looks at it.
+    """
+
+    head: Head
+    receipts: Mapping[str, Receipt] = field(default_factory=dict)
+    token: Any = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSlice:
+    """A coherent piece of a session's log: `head` and a gapless run of its entries, oldest first."""
+
+    head: Head
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSummary:
+    """One row of the session list."""
+
+    session_id: str
+    head: Head
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionPage:
+    """Summaries, newest activity first. `next_cursor` is opaque; None: that was all."""
+
+    sessions: tuple[SessionSummary, ...]
+    next_cursor: str | None = None
+
+
+class SessionStore(Protocol):
+    """Sessions: one HEAD and one log of immutable entries each.
+
+    Every method may raise `StoreUnavailableError`: no answer came; after a `commit` the outcome is then unknown.
+    """
+
+    async def load(self, key: SessionKey, receipt_keys: Sequence[str] = ()) -> Loaded:
+        """Read HEAD, then the receipts with these key hashes; strongly consistent, in this order (races.md X1)."""
+        ...
+
+    async def peek(self, key: SessionKey) -> Head:
+        """Read HEAD, possibly a moment old. For stop markers and viewers, never for a decision."""
+        ...
+
+    async def commit(self, key: SessionKey, loaded: Loaded, decision: Decision) -> None:
+        """Commit one decision: its new head and its entry, in one conditional write.
+
+        The write holds only while the stored session is still at `loaded.head.version`, so of two attempts that
+        read the same version exactly one commits. A commit whose answer was lost is recognised by its `commit_id`
+        and counts as done, even if its entry has left the tail meanwhile (races.md X2).
+
+        Raises:
+            StaleSessionError: Another commit came first. Nothing was written.
+            StoreUnavailableError: The outcome is unknown; look with `find_commit` before deciding again.
+            ItemTooLargeError: The entry fits nowhere. Nothing was written.
+        """
+        ...
+
+    async def find_commit(self, key: SessionKey, commit_id: str, versions: Sequence[int]) -> Entry | None:
+        """Return the entry that a command committed as one of these versions, strongly consistent, or None."""
+        ...
+
+    async def read(
+        self,
+        key: SessionKey,
+        *,
+        first: int | None = None,
+        last: int | None = None,
+        limit: int | None = None,
+        newest: bool = False,
+    ) -> LogSlice:
+        """Read HEAD and the entries of versions `first` to `last`, both included, as one coherent snapshot.
+
+        Entries come oldest first, cut at HEAD's version, without gaps. With a `limit` they are the oldest ones of
+        the range, or with `newest` the newest. Entries below `head.deleted_before` may be missing.
+        """
+        ...
+
+    async def settle(self, key: SessionKey) -> None:
+        """Make entries that are only in HEAD's tail durable on their own. Done while a model or a tool works."""
+        ...
+
+    async def list_sessions(
+        self, tenant: str, owner: Actor, *, cursor: str | None = None, limit: int = 50
+    ) -> SessionPage:
+        """Return an owner's sessions, newest activity first; at most `limit` (1-200).
+
+        Raises:
+            InvalidRequestError: `invalid_cursor`.
+        """
+        ...
+
+    async def sessions_due(self, now: datetime, limit: int = 1000) -> Sequence[SessionKey]:
+        """Return sessions whose `sweep_due_at` has come, the longest overdue first."""
+        ...
+
+    async def postpone(self, key: SessionKey, version: int, due_at: datetime) -> None:
+        """Have the sweep look again at `due_at`, if the session is still at this version. Never an error."""
+        ...
+
+
+RevokeResult = Literal["alive", "claimed", "unclaimed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """Who runs a step's attempt, or that the attempt was given up (`revoked`).
+
+    `claimed` is False only for a revoked attempt that nobody had claimed.
+    """
+
+    attempt: int
+    owner: str
+    expires_at: datetime
+    claimed: bool = True
+    revoked: bool = False
+
+
+class Leases(Protocol):
+    """One lease item per step. An attempt is claimed at most once, never reclaimed; items outlive their step."""
+
+    async def claim(self, key: SessionKey, step_id: str, attempt: int, owner: str, expires_at: datetime) -> bool:
+        """Claim an attempt. False: it, or a later one, was claimed or revoked before.
+
+        A claim of the same owner whose answer was lost is recognised and holds.
+        """
+        ...
+
+    async def renew(self, key: SessionKey, step_id: str, attempt: int, owner: str, expires_at: datetime) -> bool:
+        """Move the expiry of a claim. False: the attempt was revoked or replaced, so the work must stop."""
+        ...
+
+    async def revoke(self, key: SessionKey, step_id: str, attempt: int, now: datetime) -> RevokeResult:
+        """Make sure that an attempt never runs (again), if nobody holds it.
+
+        Returns:
+            `alive`: its claim has not expired `LEASE_GRACE` ago; nothing was changed. `claimed`: it had been
+            claimed and is revoked now. `unclaimed`: nobody had claimed it, and nobody ever will. Repeating a revocation gives
+            the same answer.
+        """
+        ...
+
+    async def read_lease(self, key: SessionKey, step_id: str) -> Lease | None:
+        """Return a step's lease, strongly consistent."""
+        ...
+
+
+class StepQueue(Protocol):
+    """Carries ids to workers: at least once, in any order, with delays. A message is a hint and never trusted."""
+
+    async def send(self, key: SessionKey, dispatch: Dispatch) -> None:
+        """Have a step's attempt run, not before `dispatch.not_before`."""
+        ...
+
+
+class Timers(Protocol):
+    """Fires timers at or after their time, at least once. Another fence makes another timer (races.md X12)."""
+
+    async def set(self, key: SessionKey, timer: Timer) -> None:
+        """Set a timer; setting the same one again changes nothing."""
+        ...
+
+    async def cancel(self, key: SessionKey, timer: Timer) -> None:
+        """Remove a timer if it is still there. Best effort: a stale timer does nothing when it fires."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveEvent:
+    """Something that a viewer may see before the commit: progress, or the early word of a durable event."""
+
+    type: str
+    at: datetime
+    payload: JsonObject = field(default_factory=dict)
+
+
+class LiveChannel(Protocol):
+    """Progress of running steps, and the word that a session changed. Best effort: the log is the truth."""
+
+    async def publish(
+        self, key: SessionKey, turn_id: str, step_id: str, attempt: int, events: Sequence[LiveEvent]
+    ) -> None:
+        """Append progress of a step's attempt, in order, and wake its viewers. Must not raise for a lost viewer."""
+        ...
+
+    async def progress(self, key: SessionKey, step_id: str, attempt: int, after: int = 0) -> Sequence[LiveEvent]:
+        """Return the progress of an attempt from its `after`-th event on."""
+        ...
+
+    async def changed(self, key: SessionKey, head: Head) -> None:
+        """Tell viewers that a commit was made. Subscriptions are read now, after the commit (races.md X13)."""
+        ...
+
+    async def wait(self, key: SessionKey, *, version: int, seen: int, timeout_seconds: float) -> None:
+        """Return when the session is past `version`, or its open steps have more than `seen` progress events in
+        all, or the time is over, whichever comes first. May return early."""
+        ...
+
+
+class Clock(Protocol):
+    """The only source of time."""
+
+    def now(self) -> datetime:
+        """Return the time in UTC."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Return after this many seconds."""
+        ...
+
+
+class NewId(Protocol):
+    """The only source of randomness: commit ids and owner nonces."""
+
+    def __call__(self) -> str:
+        """Return a new unique id of at most 32 characters of `[a-z0-9]`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    """One adapter set."""
+
+    store: SessionStore
+    leases: Leases
+    queue: StepQueue
+    timers: Timers
+    live: LiveChannel
+    clock: Clock
+    new_id: NewId
