@@ -50,12 +50,8 @@ def size_violations(lines_of: dict[str, int], allowed: dict[str, str]) -> list[s
         for name, lines in lines_of.items()
         if lines > FILE_LINES and not allowed.get(name)
     ]
-    stale = [
-        f"{name} is in ALLOWED and needs it no longer"
-        for name in allowed
-        if lines_of.get(name, 0) <= FILE_LINES
-    ]
-    return too_long + stale
+    stale = [name for name in allowed if lines_of.get(name, 0) <= FILE_LINES]
+    return too_long + [f"{name} is in ALLOWED and needs it no longer" for name in stale]
 
 
 def _lines(path: Path) -> int:
@@ -121,9 +117,7 @@ def test_a_text_that_names_a_machine_or_a_registry_is_found(text: str) -> None:
     assert len(leaks(text)) == 1
 
 
-@pytest.mark.parametrize(
-    "text", ["layers/work/app.py", "functions/work/", "the root/.git folder", "/opt/python"]
-)
+@pytest.mark.parametrize("text", ["layers/work/app.py", "functions/work/", "the root/.git folder"])
 def test_an_ordinary_path_passes(text: str) -> None:
     assert leaks(text) == []
 

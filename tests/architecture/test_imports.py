@@ -78,10 +78,8 @@ def imports_of(source: str, module: str = "perdure.example", *, is_package: bool
             found += [Import(alias.name, node.lineno) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             base = _base_of(node, module, is_package=is_package)
-            found += [
-                Import(base if alias.name == "*" else f"{base}.{alias.name}", node.lineno)
-                for alias in node.names
-            ]
+            names = [alias.name for alias in node.names]
+            found += [Import(base if name == "*" else f"{base}.{name}", node.lineno) for name in names]
         elif isinstance(node, ast.Call) and _called(node) in ("import_module", "__import__") and node.args:
             first = node.args[0]
             if isinstance(first, ast.Constant) and isinstance(first.value, str):
