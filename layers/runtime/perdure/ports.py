@@ -172,8 +172,8 @@ class Leases(Protocol):
 
         Returns:
             `alive`: its claim has not expired `LEASE_GRACE` ago; nothing was changed. `claimed`: it had been
-            claimed and is revoked now. `unclaimed`: nobody had claimed it, and nobody ever will. Repeating a revocation gives
-            the same answer.
+            claimed and is revoked now. `unclaimed`: nobody had claimed it, and nobody ever will. Repeating a
+            revocation gives the same answer.
         """
         ...
 
@@ -256,7 +256,10 @@ class NewId(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
-    """One adapter set."""
+    """One adapter set.
+
+    `progress_interval_seconds` is how long progress is gathered before it is published; 0: it goes out at once.
+    """
 
     store: SessionStore
     leases: Leases
@@ -265,3 +268,4 @@ class Ports:
     live: LiveChannel
     clock: Clock
     new_id: NewId
+    progress_interval_seconds: float = 0.0

@@ -130,6 +130,7 @@ class AttemptLost:
     Attributes:
         claimed: Whether somebody had claimed it. Only a revoked, never claimed attempt proves that it did not run.
         final: Give the step up instead of trying again (a dead letter).
+        error_code: What a turn that fails by it is told (codes: surface §4.2).
     """
 
     step_id: str
@@ -137,6 +138,7 @@ class AttemptLost:
     claimed: bool
     reason: str
     final: bool = False
+    error_code: str = "internal"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ became of a turn is in its facts, and is told in notes that are never stored (sp
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from perdure.core import texts
@@ -57,55 +57,108 @@ class ToolResultItem:
 HistoryItem = UserItem | ModelItem | ToolResultItem
 
 
-@dataclass(slots=True)
-class _Facts:
-    """What the entries say about messages and turns, gathered before anything is rendered."""
+class Transcript:
+    """The projection, kept up as the log grows: what closed turns look like never changes again.
 
-    inputs: dict[str, str] = field(default_factory=dict)
-    results: dict[str, JsonObject] = field(default_factory=dict)
-    notes: dict[str, str] = field(default_factory=dict)
-    endings: dict[str, str] = field(default_factory=dict)
+    Feed it every entry once, in order. `version` is that of the last one.
+    """
+
+    def __init__(self) -> None:
+        self.version = 0
+        self._closed: list[HistoryItem] = []
+        self._inputs: dict[str, str] = {}
+        self._open: _OpenTurn | None = None
+
+    def extend(self, entries: Iterable[Entry]) -> None:
+        """Take the next entries of the log."""
+        for entry in entries:
+            if entry.version <= self.version:
+                continue
+            for accepted in entry.inputs:
+                self._inputs[accepted.message_id] = accepted.text
+            self._take(entry)
+            self.version = entry.version
+
+    def items(self) -> tuple[HistoryItem, ...]:
+        """Return the conversation in the order in which the model should see it."""
+        return (*self._closed, *(self._open.items() if self._open else ()))
+
+    def _take(self, entry: Entry) -> None:
+        # One entry may close a turn and open the next, so its facts go to the turn that they name.
+        for message in entry.messages:
+            if self._open is None or message.turn_id != self._open.turn_id:
+                self._close(entry)
+                self._open = _OpenTurn(message.turn_id)
+            if message.role == "user":
+                self._open.user_text = self._inputs.pop(message.message_id, "")
+            else:
+                self._open.messages.append(message)
+            for part in message.parts:
+                if part["type"] == "tool_result":
+                    self._open.results[part["tool_call_id"]] = part
+        if self._open is not None:
+            self._open.note(entry)
+
+    def _close(self, entry: Entry) -> None:
+        if self._open is not None:
+            self._open.note(entry)
+            self._closed += self._open.items()
+
+
+class _OpenTurn:
+    """The facts of one turn, rendered on demand."""
+
+    def __init__(self, turn_id: str) -> None:
+        self.turn_id = turn_id
+        self.user_text = ""
+        self.messages: list[Message] = []
+        self.results: dict[str, JsonObject] = {}
+        self._notes: dict[str, str] = {}
+        self._ending: str | None = None
+
+    def note(self, entry: Entry) -> None:
+        """Keep what an entry's events say about this turn."""
+        for event in entry.events:
+            if event.turn_id != self.turn_id:
+                continue
+            if event.type == "interrupt_resolved" and event.payload.get("approved") and event.payload.get("message"):
+                self._notes[event.payload["interrupt_id"]] = event.payload["message"]
+            elif event.type in ("turn_failed", "turn_cancelled"):
+                self._ending = event.type
+
+    def items(self) -> list[HistoryItem]:
+        """Return the turn as the model should see it."""
+        items: list[HistoryItem] = [UserItem(text=self.user_text)]
+        for message in self.messages:
+            if message.role == "assistant":
+                items += _model_output(message, self.results, self._notes)
+        if note := self._ending_note():
+            items.append(UserItem(text=note))
+        return items
+
+    def _ending_note(self) -> str | None:
+        """Return the note behind a turn that failed or was stopped; None for one that ended well or still runs."""
+        if self._ending is None:
+            return None
+        stopped = self._ending == "turn_cancelled"
+        ran = [f"{r['tool_name']} ({r['status']})" for r in self.results.values() if r["status"] != "rejected"]
+        what = "The user stopped this turn." if stopped else "This turn failed before it was answered."
+        if not ran:
+            return f"{texts.NOTE} {what}" if stopped else None
+        return (
+            f"{texts.NOTE} {what} These tool calls have a final record: {', '.join(ran)}. "
+            "Do not repeat these tool calls unless the user asks again."
+        )
 
 
 def history(entries: Iterable[Entry]) -> tuple[HistoryItem, ...]:
-    """Return the conversation in the order in which the model should see it.
-
-    Args:
-        entries: The log from its oldest entry on, including the entries that accepted the messages' inputs.
-    """
-    log = tuple(entries)
-    facts = _gather(log)
-    items: list[HistoryItem] = []
-    messages = [message for entry in log for message in entry.messages]
-    for position, message in enumerate(messages):
-        if message.role == "user":
-            items.append(UserItem(text=facts.inputs.get(message.message_id, "")))
-        elif message.role == "assistant":
-            items += _model_output(message, facts)
-        ends_turn = position + 1 == len(messages) or messages[position + 1].turn_id != message.turn_id
-        if ends_turn and (note := _ending_note(message.turn_id, messages, facts)):
-            items.append(UserItem(text=note))
-    return tuple(items)
+    """Return the conversation in the order in which the model should see it, from a log read from its start."""
+    transcript = Transcript()
+    transcript.extend(entries)
+    return transcript.items()
 
 
-def _gather(entries: Iterable[Entry]) -> _Facts:
-    facts = _Facts()
-    for entry in entries:
-        for accepted in entry.inputs:
-            facts.inputs[accepted.message_id] = accepted.text
-        for message in entry.messages:
-            for part in message.parts:
-                if part["type"] == "tool_result":
-                    facts.results[part["tool_call_id"]] = part
-        for event in entry.events:
-            if event.type == "interrupt_resolved" and event.payload.get("approved") and event.payload.get("message"):
-                facts.notes[event.payload["interrupt_id"]] = event.payload["message"]
-            elif event.type in ("turn_failed", "turn_cancelled") and event.turn_id:
-                facts.endings[event.turn_id] = event.type
-    return facts
-
-
-def _model_output(message: Message, facts: _Facts) -> list[HistoryItem]:
+def _model_output(message: Message, results: Mapping[str, JsonObject], notes: Mapping[str, str]) -> list[HistoryItem]:
     if message.status in ("truncated", "filtered", "refused"):
         return []  # never shown as an answer; the turn's note says that it failed
     text = "".join(part["text"] for part in message.parts if part["type"] == "text")
@@ -114,7 +167,7 @@ def _model_output(message: Message, facts: _Facts) -> list[HistoryItem]:
     calls = tuple(_call(part) for part in message.parts if part["type"] == "tool_call")
     reasoning = "".join(part["text"] for part in message.parts if part["type"] == "reasoning")
     output = ModelItem(text=text, reasoning=reasoning, calls=calls, provider=message.provider)
-    return [output, *(_result(call, facts.results, facts.notes) for call in calls)]
+    return [output, *(_result(call, results, notes) for call in calls)]
 
 
 def _call(part: Mapping[str, Any]) -> CallItem:
@@ -135,27 +188,6 @@ def _result(call: CallItem, results: Mapping[str, JsonObject], notes: Mapping[st
     if call.call_id in notes:
         output = f"{output}\n\n{texts.NOTE} The person who approved this call wrote: {notes[call.call_id]}"
     return ToolResultItem(call_id=call.call_id, tool_name=call.tool_name, status=status, output=output)
-
-
-def _ending_note(turn_id: str, messages: list[Message], facts: _Facts) -> str | None:
-    """Return the note behind a turn that failed or was stopped; None for one that ended well or still runs."""
-    ending = facts.endings.get(turn_id)
-    if ending is None:
-        return None
-    ran = [
-        f"{part['tool_name']} ({part['status']})"
-        for message in messages
-        if message.turn_id == turn_id
-        for part in message.parts
-        if part["type"] == "tool_result" and part["status"] != "rejected"
-    ]
-    what = "The user stopped this turn." if ending == "turn_cancelled" else "This turn failed before it was answered."
-    if not ran:
-        return f"{texts.NOTE} {what}" if ending == "turn_cancelled" else None
-    return (
-        f"{texts.NOTE} {what} These tool calls have a final record: {', '.join(ran)}. "
-        "Do not repeat these tool calls unless the user asks again."
-    )
 
 
 def wire_ids(items: Iterable[HistoryItem], provider: str) -> dict[str, str]:

@@ -56,7 +56,8 @@ MAX_MESSAGE_ID = 128
 """Length of a caller's message id, in characters; ours are shorter."""
 
 MAX_TOOL_OUTPUT_BYTES = 16 * 1024 * 1024
-"""Largest tool output, in UTF-8 bytes. A larger one ends the call as `failed`, or as `outcome_unknown` for a write.
+"""Largest tool output, in UTF-8 bytes. A larger one is not kept: a read ends as `failed`, a write
+as `succeeded` with a note instead of its output.
 
 Our own choice: it fits in memory of the smallest function many times over and no provider takes a larger prompt.
 """

@@ -47,7 +47,7 @@ def _model_attempt_lost(draft: Draft, turn: Turn, step: ModelStep, command: Atte
         attempt=step.attempt,
     )
     draft.set_turn(replace(turn, step=None))
-    fail_turn(draft, "internal", f"the model step was given up after attempt {step.attempt}: {command.reason}")
+    fail_turn(draft, command.error_code, f"the model step was given up after attempt {step.attempt}: {command.reason}")
 
 
 def _tool_attempt_lost(draft: Draft, call: Call, command: AttemptLost) -> None:

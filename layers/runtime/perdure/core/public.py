@@ -1,0 +1,182 @@
+"""The public form of messages, events, calls and the snapshot (surface §4.2). Internal fields never leave here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from perdure.core.codec import format_time
+from perdure.core.cursor import Cursor
+from perdure.core.entries import Entry, Event, Input, Message
+from perdure.core.head import Head, Interrupt
+from perdure.core.ids import content_hash
+from perdure.core.usage import total_figures
+
+JsonObject = dict[str, Any]
+
+_INTERNAL_PART_FIELDS = ("provider_call_id",)
+
+
+def public_messages(entries: Iterable[Entry], inputs: Mapping[str, Input]) -> list[JsonObject]:
+    """Return the messages of some entries, oldest first. `inputs` holds the accepted texts by message id."""
+    return [public_message(message, entry, inputs) for entry in entries for message in entry.messages]
+
+
+def public_message(message: Message, entry: Entry, inputs: Mapping[str, Input]) -> JsonObject:
+    """Return one message; a user's text comes from the input that it points at."""
+    shown: JsonObject = {
+        "message_id": message.message_id,
+        "sequence": message.sequence,
+        "turn_id": message.turn_id,
+        "role": message.role,
+        "parts": [_public_part(part) for part in message.parts],
+        "created_at": format_time(entry.at),
+    }
+    if message.role == "user":
+        accepted = inputs.get(message.message_id)
+        shown["parts"] = [{"type": "text", "text": accepted.text if accepted else ""}]
+        if accepted and accepted.metadata is not None:
+            shown["metadata"] = accepted.metadata
+    if message.status is not None:
+        shown["status"] = message.status
+    return shown
+
+
+def _public_part(part: JsonObject) -> JsonObject:
+    return {name: value for name, value in part.items() if name not in _INTERNAL_PART_FIELDS}
+
+
+def public_event(event: Event, entry: Entry, index: int, session_id: str) -> JsonObject:
+    """Return one durable event; `index` is its place in its entry."""
+    shown: JsonObject = {"type": event.type, "sequence": event.sequence}
+    shown["cursor"] = Cursor(version=entry.version, index=index + 1).encode(session_id)
+    for name in ("turn_id", "step_execution_id", "attempt"):
+        if (value := getattr(event, name)) is not None:
+            shown[name] = value
+    shown["at"] = format_time(event.at or entry.at)
+    shown["payload"] = event.payload
+    return shown
+
+
+def public_calls(entries: Sequence[Entry], turn_id: str, head: Head) -> list[JsonObject]:
+    """Return the calls of one turn in the model's order.
+
+    What is final is told by the log, what is not by HEAD.
+    """
+    calls: dict[str, JsonObject] = {}
+    for entry in entries:
+        for message in entry.messages:
+            if message.turn_id == turn_id:
+                _take_parts(calls, message)
+        for event in entry.events:
+            if event.turn_id == turn_id:
+                _take_event(calls, event)
+    for call in head.turn.calls if head.turn and head.turn.turn_id == turn_id else ():
+        if call.call_id in calls and not call.is_final:
+            calls[call.call_id] |= {"status": call.status, "attempt": call.attempt}
+    return list(calls.values())
+
+
+def _take_parts(calls: dict[str, JsonObject], message: Message) -> None:
+    for part in message.parts:
+        if part["type"] == "tool_call":
+            shown = _public_part(part)
+            shown.pop("type")
+            shown["arguments_hash"] = content_hash(part.get("arguments", part.get("arguments_text", "")))
+            calls[part["tool_call_id"]] = shown
+        elif part["type"] == "tool_result" and part["tool_call_id"] in calls:
+            field = "output" if part["status"] == "succeeded" else "error"
+            calls[part["tool_call_id"]] |= {"status": part["status"], field: part["output"]}
+
+
+def _take_event(calls: dict[str, JsonObject], event: Event) -> None:
+    call = calls.get(event.payload.get("tool_call_id", ""))
+    if call is None:
+        return
+    if event.type == "tool_call_deferred":
+        call["effect"] = event.payload["effect"]
+        call["requires_approval"] = event.payload["requires_approval"]
+    elif event.type == "tool_call_finished":
+        call["attempt"] = event.attempt or 1
+        if "cancellation_reason" in event.payload:
+            call["cancellation_reason"] = event.payload["cancellation_reason"]
+
+
+def public_interrupts(head: Head, calls: Iterable[JsonObject]) -> list[JsonObject]:
+    """Return what waits for a person, with the arguments that the decision is about."""
+    by_id = {call["tool_call_id"]: call for call in calls}
+    return [_interrupt(interrupt, by_id.get(interrupt.call_id, {})) for interrupt in _pending(head)]
+
+
+def _pending(head: Head) -> tuple[Interrupt, ...]:
+    return head.turn.interrupts if head.turn else ()
+
+
+def _interrupt(interrupt: Interrupt, call: Mapping[str, Any]) -> JsonObject:
+    shown: JsonObject = {
+        "interrupt_id": interrupt.interrupt_id,
+        "kind": interrupt.kind,
+        "tool_call_id": interrupt.call_id,
+        "arguments_hash": interrupt.arguments_hash,
+    }
+    for name in ("tool_name", "arguments", "arguments_text"):
+        if name in call:
+            shown[name] = call[name]
+    if interrupt.deadline is not None:
+        shown["deadline"] = format_time(interrupt.deadline)
+    return shown
+
+
+def public_state(head: Head) -> JsonObject | None:
+    """Return the state of a session, or None for one that was never written."""
+    if not head.exists:
+        return None
+    state: JsonObject = {
+        "status": head.status,
+        "turn_count": head.turn_count,
+        "interaction_mode": head.interaction_mode,
+        "version": head.version,
+    }
+    if head.turn is not None:
+        state["turn_id"] = head.turn.turn_id
+        if head.turn.stop is not None:
+            state["stopping"] = True
+    if head.last_turn_error is not None:
+        state["last_turn_error"] = {"code": head.last_turn_error.code, "message": head.last_turn_error.message}
+    if waiting := _waiting_for(head):
+        state["waiting_for"] = waiting
+    return state
+
+
+def _waiting_for(head: Head) -> list[JsonObject]:
+    waiting = []
+    for interrupt in _pending(head):
+        item = {"kind": interrupt.kind, "id": interrupt.interrupt_id, "since": format_time(interrupt.raised_at)}
+        if interrupt.deadline is not None:
+            item["until"] = format_time(interrupt.deadline)
+        waiting.append(item)
+    return waiting
+
+
+def public_usage(head: Head) -> JsonObject:
+    """Return the session's usage so far."""
+    return total_figures(head.usage)
+
+
+def public_summary(session_id: str, head: Head) -> JsonObject:
+    """Return one row of the session list."""
+    row: JsonObject = {
+        "session_id": session_id,
+        "agent": head.agent,
+        "status": head.status,
+        "version": head.version,
+        "turn_count": head.turn_count,
+        "preview": head.preview,
+    }
+    if head.created_at is not None:
+        row["created_at"] = format_time(head.created_at)
+    if head.last_activity_at is not None:
+        row["last_activity_at"] = format_time(head.last_activity_at)
+    if waiting := _waiting_for(head):
+        row["waiting_for"] = waiting
+    return row

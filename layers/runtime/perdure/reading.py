@@ -1,0 +1,261 @@
+"""How a session is shown: snapshots, pages of messages, events after a cursor. Reads only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from perdure.core.codec import format_time
+from perdure.core.cursor import Cursor
+from perdure.core.entries import Entry, Input
+from perdure.core.expected import expected_dispatches
+from perdure.core.head import Head
+from perdure.core.public import (
+    public_calls,
+    public_event,
+    public_interrupts,
+    public_message,
+    public_state,
+    public_usage,
+)
+from perdure.errors import InvalidRequestError
+from perdure.ports import LiveEvent, Ports, SessionKey
+
+JsonObject = dict[str, Any]
+
+SNAPSHOT_MESSAGES = 50
+"""Messages in a snapshot (surface §4.2)."""
+
+ENTRIES_PER_READ = 100
+"""Entries that are read at a time when messages are looked for backwards."""
+
+
+class Reader:
+    """Reads sessions through the ports of one deployment."""
+
+    def __init__(self, ports: Ports) -> None:
+        self._ports = ports
+
+    async def snapshot(self, key: SessionKey, head: Head | None) -> JsonObject:
+        """Return the snapshot of surface §4, cut at one version."""
+        if head is None:
+            return _empty_snapshot(key)
+        log = await self._ports.store.read(key, newest=True, limit=ENTRIES_PER_READ)
+        head, entries = log.head, list(log.entries)
+        turn_id, opened = _shown_turn(head)
+        while (
+            entries and entries[0].version > 1 and (_count(entries) < SNAPSHOT_MESSAGES or entries[0].version > opened)
+        ):
+            older = await self._older(key, entries[0].version)
+            if not older:
+                break
+            entries = [*older, *entries]
+        calls = public_calls(entries, turn_id, head)
+        page = await self._page(key, entries, SNAPSHOT_MESSAGES)
+        return {
+            "session_id": key.session_id,
+            "agent": head.agent,
+            "state": public_state(head),
+            **page,
+            "tool_calls": calls,
+            "pending_interrupts": public_interrupts(head, calls),
+            "inbox": await self.inbox(key, head),
+            "usage": public_usage(head),
+            "settings": {},
+            "cursor": Cursor(version=head.version + 1).encode(key.session_id),
+        }
+
+    async def inbox(self, key: SessionKey, head: Head) -> list[JsonObject]:
+        """Return the queued messages with their texts, in the order of their turns."""
+        shown = []
+        for queued in head.inbox:
+            entry = await self._entry(key, queued.input_version)
+            accepted = next((i for i in entry.inputs if i.message_id == queued.message_id), None) if entry else None
+            if entry is None or accepted is None:
+                continue
+            shown.append(
+                {
+                    "message_id": queued.message_id,
+                    "delivery": queued.delivery,
+                    "state": "queued",
+                    "text": accepted.text,
+                    "created_at": format_time(entry.at),
+                }
+            )
+        return shown
+
+    async def messages(self, key: SessionKey, *, before: str | None, limit: int) -> JsonObject:
+        """Return `{messages, next_before?, deleted_before?}`, oldest first."""
+        sequence, version = _place(before)
+        entries: list[Entry] = []
+        if sequence is not None and version is None:
+            version = await self._version_before(key, sequence)
+        log = await self._ports.store.read(key, last=version, newest=True, limit=ENTRIES_PER_READ)
+        entries = list(log.entries)
+        while entries and entries[0].version > 1 and _count(entries, sequence) < limit:
+            older = await self._older(key, entries[0].version)
+            if not older:
+                break
+            entries = [*older, *entries]
+        return await self._page(key, entries, limit, before=sequence)
+
+    async def _page(
+        self, key: SessionKey, entries: Sequence[Entry], limit: int, before: int | None = None
+    ) -> JsonObject:
+        """Return the newest `limit` messages of some entries that lie before a sequence."""
+        pairs = [
+            (message, entry)
+            for entry in entries
+            for message in entry.messages
+            if before is None or message.sequence < before
+        ]
+        pairs = pairs[-limit:]
+        inputs = await self._inputs(key, [entry for _, entry in pairs])
+        page: JsonObject = {"messages": [public_message(message, entry, inputs) for message, entry in pairs]}
+        if pairs and pairs[0][0].sequence > 1:
+            page["next_before"] = f"{pairs[0][0].sequence}.{pairs[0][1].version}"
+        return page
+
+    async def events(self, key: SessionKey, *, after: Cursor, limit: int, wait_seconds: float) -> JsonObject:
+        """Return events after a cursor, waiting for the first one if there is none."""
+        clock = self._ports.clock
+        give_up = clock.now().timestamp() + wait_seconds
+        while True:
+            events, cursor, head = await self._events_now(key, after, limit)
+            left = give_up - clock.now().timestamp()
+            if events or left <= 0:
+                return {"events": events, "cursor": cursor.encode(key.session_id)}
+            seen = sum(count for _, _, count in cursor.progress)
+            await self._ports.live.wait(key, version=head.version, seen=seen, timeout_seconds=left)
+
+    async def _events_now(self, key: SessionKey, after: Cursor, limit: int) -> tuple[list[JsonObject], Cursor, Head]:
+        log = await self._ports.store.read(key, first=max(after.version, 1), limit=limit)
+        events: list[JsonObject] = []
+        place = after
+        for entry in log.entries:
+            seen = after.index if entry.version == after.version else 0
+            for index, event in enumerate(entry.events[seen:], start=seen):
+                if len(events) == limit:
+                    return events, place, log.head
+                events.append(public_event(event, entry, index, key.session_id))
+                place = Cursor(version=entry.version, index=index + 1)
+        if log.entries:  # all of them were shown, or had no events
+            place = Cursor(version=log.entries[-1].version + 1)
+        if place.version > log.head.version or log.head.version == 0:
+            progress, place = await self._progress(key, log.head, after, place, limit - len(events))
+            events += progress
+        return events, place, log.head
+
+    async def _progress(
+        self, key: SessionKey, head: Head, after: Cursor, place: Cursor, room: int
+    ) -> tuple[list[JsonObject], Cursor]:
+        """Return the progress of the steps that still run, all of it from their start unless the cursor saw it."""
+        shown: list[JsonObject] = []
+        counts: dict[str, tuple[int, int]] = {}
+        turn_id = head.turn.turn_id if head.turn else None
+        for dispatch in expected_dispatches(head):
+            step, attempt = dispatch.step_id, dispatch.attempt
+            seen = after.seen(step, attempt)
+            counts[step] = (attempt, seen)
+            for event in await self._ports.live.progress(key, step, attempt, seen):
+                if len(shown) >= room:
+                    break
+                seen += 1
+                counts[step] = (attempt, seen)
+                cursor = _with_progress(place, counts).encode(key.session_id)
+                shown.append(_live_event(event, turn_id, step, attempt, cursor))
+        return shown, _with_progress(place, counts)
+
+    async def _inputs(self, key: SessionKey, entries: Sequence[Entry]) -> dict[str, Input]:
+        """Return the accepted inputs that the users' messages of some entries point at."""
+        inputs = {accepted.message_id: accepted for entry in entries for accepted in entry.inputs}
+        for entry in entries:
+            for message in entry.messages:
+                if message.input_version is not None and message.message_id not in inputs:
+                    source = await self._entry(key, message.input_version)
+                    inputs |= {i.message_id: i for i in (source.inputs if source else ())}
+        return inputs
+
+    async def _entry(self, key: SessionKey, version: int) -> Entry | None:
+        log = await self._ports.store.read(key, first=version, last=version)
+        return log.entries[0] if log.entries else None
+
+    async def _older(self, key: SessionKey, version: int) -> Sequence[Entry]:
+        log = await self._ports.store.read(key, last=version - 1, newest=True, limit=ENTRIES_PER_READ)
+        return log.entries
+
+    async def _version_before(self, key: SessionKey, sequence: int) -> int:
+        """Return the version of the last entry whose messages all lie before a sequence, by halving."""
+        head = await self._ports.store.peek(key)
+        low, high = 0, head.version
+        while low < high:
+            middle = (low + high + 1) // 2
+            first = await self._first_sequence_from(key, middle)
+            if first is None or first >= sequence:
+                high = middle - 1
+            else:
+                low = middle
+        return low
+
+    async def _first_sequence_from(self, key: SessionKey, version: int) -> int | None:
+        """Return the sequence of the first message at or after a version, or None when there is none."""
+        while True:
+            log = await self._ports.store.read(key, first=version, limit=8)
+            for entry in log.entries:
+                if entry.messages:
+                    return entry.messages[0].sequence
+            if not log.entries:
+                return None
+            version = log.entries[-1].version + 1
+
+
+def _with_progress(place: Cursor, counts: dict[str, tuple[int, int]]) -> Cursor:
+    seen = tuple((step, attempt, count) for step, (attempt, count) in counts.items() if count)
+    return Cursor(version=place.version, index=place.index, progress=seen)
+
+
+def _live_event(event: LiveEvent, turn_id: str | None, step: str, attempt: int, cursor: str) -> JsonObject:
+    shown: JsonObject = {"type": event.type, "cursor": cursor}
+    if turn_id is not None:
+        shown["turn_id"] = turn_id
+    shown |= {"step_execution_id": step, "attempt": attempt, "at": format_time(event.at), "payload": event.payload}
+    return shown
+
+
+def _shown_turn(head: Head) -> tuple[str, int]:
+    """Return the turn whose calls are shown, and where its entries begin."""
+    if head.turn is not None:
+        return head.turn.turn_id, head.turn.opened_version
+    if head.last_turn is not None:
+        return head.last_turn.turn_id, head.last_turn.opened_version
+    return "", head.version + 1
+
+
+def _count(entries: Iterable[Entry], before: int | None = None) -> int:
+    return sum(1 for entry in entries for message in entry.messages if before is None or message.sequence < before)
+
+
+def _place(before: str | None) -> tuple[int | None, int | None]:
+    """Read `before`: a message sequence, or a `next_before` of ours, which also says where to look."""
+    if before is None:
+        return None, None
+    sequence, _, version = before.partition(".")
+    numbers = [part for part in (sequence, version) if part]
+    if not sequence or not all(part.isascii() and part.isdigit() and len(part) <= 12 for part in numbers):
+        raise InvalidRequestError(f"before {before[:40]!r} is no message sequence: use one, or a `next_before`")
+    return int(sequence), int(version) if version else None
+
+
+def _empty_snapshot(key: SessionKey) -> JsonObject:
+    return {
+        "session_id": key.session_id,
+        "agent": None,
+        "state": None,
+        "messages": [],
+        "tool_calls": [],
+        "pending_interrupts": [],
+        "inbox": [],
+        "usage": public_usage(Head()),
+        "settings": {},
+        "cursor": Cursor().encode(key.session_id),
+    }

@@ -1,0 +1,148 @@
+"""The tool step: one attempt to run one tool call. Writes that run once use the same code; the effect decides."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+from typing import Any
+
+from perdure.agents.definition import AgentDefinition
+from perdure.agents.stepwise import StepwiseRunner
+from perdure.agents.tools import ToolContext
+from perdure.core import texts
+from perdure.core.commands import ToolFinished, ToolStarted
+from perdure.core.head import Call
+from perdure.core.ids import version_of
+from perdure.core.limits import MAX_TOOL_OUTPUT_BYTES
+from perdure.errors import ToolExecutionError
+from perdure.steps.attempt import Attempt, claimed
+from perdure.steps.base import StepDeps, StepMessage
+from perdure.steps.commit import execute, logger
+from perdure.steps.progress import Progress
+
+JsonObject = dict[str, Any]
+
+WATCH_SECONDS = 5.0
+"""Time between two looks for a stop while a tool runs (design §3)."""
+
+
+async def call_tool(deps: StepDeps, message: StepMessage, *, deadline: datetime | None = None) -> None:
+    """Run one attempt of a tool call and commit its outcome."""
+    async with claimed(deps.ports, message, deadline=deadline, watch_seconds=WATCH_SECONDS) as attempt:
+        if attempt is None:
+            return
+        call = attempt.turn.call(message.step_id)
+        if call is None:
+            return
+        settling = asyncio.create_task(attempt.ports.store.settle(attempt.key))
+        try:
+            await _run(deps, attempt, call)
+        finally:
+            settling.cancel()
+
+
+call_single_attempt_tool = call_tool
+"""The step of tools that run at most once. It has its own queue and function, so its own permissions."""
+
+
+async def _run(deps: StepDeps, attempt: Attempt, call: Call) -> None:
+    agent = deps.agents.get(attempt.head.agent or "")
+    if agent is None:
+        await _finish(attempt, call, "failed", texts.did_not_run(f"agent {attempt.head.agent!r} is not deployed"))
+        return
+    if agent.runner is None and agent.tool(call.tool_name) is None:
+        await _finish(attempt, call, "failed", f"unknown tool {call.tool_name}")
+        return
+    arguments = await _arguments(attempt, call)
+    if not call.is_read and not await _may_start(attempt, call):
+        return
+    attempt.deadline = min(attempt.deadline, attempt.started_at + agent.tool_timeout)
+    outcome, output = await _outcome(agent, attempt, call, arguments)
+    if outcome is not None:
+        await _finish(attempt, call, outcome, output)
+
+
+async def _arguments(attempt: Attempt, call: Call) -> JsonObject:
+    """Return the arguments that were checked when the call was stored."""
+    version = version_of(call.call_id)
+    slice_ = await attempt.ports.store.read(attempt.key, first=version, last=version)
+    for entry in slice_.entries:
+        for message in entry.messages:
+            for part in message.parts:
+                if part.get("tool_call_id") == call.call_id and part["type"] == "tool_call":
+                    return dict(part["arguments"])
+    raise LookupError(f"the log of session {attempt.key.session_id} has no arguments for {call.call_id}")
+
+
+async def _may_start(attempt: Attempt, call: Call) -> bool:
+    """Record that a write is about to run, and have it confirmed, before its body runs (spec TOOL-07)."""
+    started = ToolStarted(call_id=call.call_id, attempt=attempt.number, owner=attempt.owner)
+    executed = await execute(attempt.ports, attempt.key, started)
+    return bool(executed.reply.get("go"))
+
+
+async def _outcome(
+    agent: AgentDefinition, attempt: Attempt, call: Call, arguments: JsonObject
+) -> tuple[str | None, str]:
+    """Run the body. Returns outcome and text, or (None, "") when nobody wants the outcome any more."""
+    progress = Progress(attempt)
+    if call.is_read:  # a write's start is an event of its own commit
+        await progress.say("tool_call_started", {"tool_call_id": call.call_id, "tool_name": call.tool_name})
+
+    async def report(text: str) -> None:
+        await progress.say("tool_progress", {"tool_call_id": call.call_id, "text": text})
+
+    context = ToolContext(
+        tenant=attempt.key.tenant,
+        session_id=attempt.key.session_id,
+        turn_id=attempt.turn.turn_id,
+        tool_call_id=call.call_id,
+        tool_name=call.tool_name,
+        attempt=attempt.number,
+        idempotency_key=_idempotency_key(attempt, call),
+        deadline=attempt.deadline,
+        abort=attempt.abort,
+        report_progress=report,
+    )
+    runner = agent.runner or StepwiseRunner()
+    try:
+        output = await attempt.run(runner.execute_tool(agent, context, arguments), cancel_on_abort=call.is_read)
+    except ToolExecutionError as error:
+        return "failed", error.message
+    except Exception as error:  # noqa: BLE001  whatever a tool raises is its outcome (spec TOOL-09)
+        logger.exception("a tool failed unexpectedly", extra={"tool_name": call.tool_name})
+        return "error", f"{call.tool_name} failed with {type(error).__name__}"
+    finally:
+        await progress.close()
+    if output is not None:
+        return _within_limits(call, output)
+    if attempt.timed_out:
+        return "error", f"{call.tool_name} did not end before its deadline"
+    return None, ""
+
+
+def _within_limits(call: Call, output: str) -> tuple[str, str]:
+    """Return the output as valid Unicode, or say that it is too large to be kept."""
+    if not output.isascii():  # a lone surrogate can't be stored: it becomes U+FFFD here, once and for all
+        output = output.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    size = len(output.encode())
+    if size > MAX_TOOL_OUTPUT_BYTES:
+        note = f"the output of {call.tool_name} has {size} bytes, and at most {MAX_TOOL_OUTPUT_BYTES} are kept"
+        return ("failed", note) if call.is_read else ("succeeded", f"{texts.NOTE} The tool succeeded, but {note}.")
+    return "succeeded", output
+
+
+def _idempotency_key(attempt: Attempt, call: Call) -> str:
+    return f"{attempt.key.tenant}/{attempt.key.session_id}/{attempt.turn.turn_id}/{call.call_id}"
+
+
+async def _finish(attempt: Attempt, call: Call, outcome: Any, output: str) -> None:
+    finished = ToolFinished(
+        turn_id=attempt.turn.turn_id,
+        call_id=call.call_id,
+        attempt=attempt.number,
+        started_at=attempt.started_at,
+        outcome=outcome,
+        output=output,
+    )
+    await execute(attempt.ports, attempt.key, finished)

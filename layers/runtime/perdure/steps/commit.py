@@ -1,0 +1,138 @@
+"""Load, decide, commit, send: the four moves through which everything happens to a session."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from perdure.core.commands import Command, ReceiptClaim
+from perdure.core.decide import decide
+from perdure.core.decision import Decision
+from perdure.core.entries import Entry
+from perdure.core.expected import Dispatch, expected_dispatches, expected_timers
+from perdure.core.head import Head
+from perdure.errors import RequestConflictError, StaleSessionError, StoreUnavailableError, TransientError
+from perdure.ports import Loaded, Ports, SessionKey
+
+logger = logging.getLogger("perdure")
+
+JsonObject = dict[str, Any]
+
+MAX_CONFLICTS = 64
+"""Lost races before a command gives up. Each lost race means that another command won, so progress is made."""
+
+MAX_OUTAGES = 4
+"""Times that a store may give no answer before the caller hears of it."""
+
+OUTAGE_DELAY_SECONDS = 0.2
+"""Wait after the first outage; doubles with each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Executed:
+    """What became of a command.
+
+    `entry` is None when nothing had to change; `duplicate` says that the reply is that of an earlier command.
+    """
+
+    head: Head
+    reply: JsonObject
+    entry: Entry | None = None
+    duplicate: bool = False
+
+
+async def execute(ports: Ports, key: SessionKey, command: Command) -> Executed:
+    """Carry out one command: decide on the current state until a commit holds, then send what the new state expects.
+
+    Raises:
+        RequestError: The command can't be carried out; nothing has changed.
+        StoreUnavailableError: The store kept silent; the command may or may not have been carried out.
+    """
+    claims: tuple[ReceiptClaim, ...] = getattr(command, "receipts", ())
+    commit_id = ports.new_id()
+    tried: dict[int, Decision] = {}
+    conflicts = outages = 0
+    while True:
+        try:
+            loaded = await ports.store.load(key, [claim.key_hash for claim in claims])
+            if tried and (landed := await ports.store.find_commit(key, commit_id, list(tried))):
+                return await _landed(ports, key, loaded, landed, tried[landed.version])
+            if (earlier := earlier_reply(loaded, claims)) is not None:
+                await resend_unclaimed(ports, key, loaded.head)
+                return Executed(head=loaded.head, reply=earlier, duplicate=True)
+            decision = decide(loaded.head, command, now=ports.clock.now(), commit_id=commit_id)
+            if decision.entry is None:
+                await resend_unclaimed(ports, key, loaded.head)
+                return Executed(head=loaded.head, reply=decision.reply)
+            tried[decision.entry.version] = decision
+            await ports.store.commit(key, loaded, decision)
+        except StaleSessionError:
+            conflicts += 1
+            if conflicts > MAX_CONFLICTS:
+                raise
+        except StoreUnavailableError:
+            outages += 1
+            if outages > MAX_OUTAGES:
+                raise
+            await ports.clock.sleep(OUTAGE_DELAY_SECONDS * 2 ** (outages - 1))
+        else:
+            await send_effects(ports, key, loaded.head, decision.head)
+            return Executed(head=decision.head, reply=decision.reply, entry=decision.entry)
+
+
+async def _landed(ports: Ports, key: SessionKey, loaded: Loaded, entry: Entry, decision: Decision) -> Executed:
+    """Go on after a commit whose answer was lost: what it made expected may not have been sent."""
+    await resend_unclaimed(ports, key, loaded.head)
+    await asyncio.gather(*(ports.timers.set(key, timer) for timer in expected_timers(loaded.head)))
+    await ports.live.changed(key, loaded.head)
+    return Executed(head=decision.head, reply=decision.reply, entry=entry)
+
+
+def earlier_reply(loaded: Loaded, claims: Sequence[ReceiptClaim]) -> JsonObject | None:
+    """Return what an earlier command with one of these keys was answered, or None.
+
+    Raises:
+        RequestConflictError: `idempotency_mismatch`: the key was used with other content.
+    """
+    for claim in claims:
+        receipt = loaded.receipts.get(claim.key_hash)
+        if receipt is None:
+            continue
+        if receipt.content_hash != claim.content_hash:
+            raise RequestConflictError(
+                "this idempotency key was used before with other content: use a new key for a new request",
+                code="idempotency_mismatch",
+            )
+        return receipt.reply
+    return None
+
+
+async def send_effects(ports: Ports, key: SessionKey, old: Head, new: Head) -> None:
+    """Send what the new head expects and the old one did not. What gets lost here is found by the sweep."""
+    before, after = set(expected_dispatches(old)), expected_dispatches(new)
+    was, now = set(expected_timers(old)), expected_timers(new)
+    sends = [ports.queue.send(key, dispatch) for dispatch in after if dispatch not in before]
+    sends += [ports.timers.set(key, timer) for timer in now if timer not in was]
+    sends += [ports.timers.cancel(key, timer) for timer in was if timer not in now]
+    sends.append(ports.live.changed(key, new))
+    for outcome in await asyncio.gather(*sends, return_exceptions=True):
+        if isinstance(outcome, TransientError):
+            logger.warning("an effect could not be sent; the sweep will", extra={"session_id": key.session_id})
+        elif isinstance(outcome, BaseException):
+            raise outcome
+
+
+async def resend_unclaimed(ports: Ports, key: SessionKey, head: Head) -> None:
+    """Send again what is expected and nobody has claimed; a crash between commit and send heals by this (X9)."""
+    for dispatch in expected_dispatches(head):
+        if await is_unclaimed(ports, key, dispatch):
+            await ports.queue.send(key, dispatch)
+
+
+async def is_unclaimed(ports: Ports, key: SessionKey, dispatch: Dispatch) -> bool:
+    """Whether nobody has claimed (or given up) this attempt yet."""
+    lease = await ports.leases.read_lease(key, dispatch.step_id)
+    return lease is None or lease.attempt < dispatch.attempt

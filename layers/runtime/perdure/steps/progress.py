@@ -1,0 +1,65 @@
+"""Progress of a running step, on its way to the viewers."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from perdure.ports import LiveEvent
+from perdure.steps.attempt import Attempt
+
+JsonObject = dict[str, Any]
+
+MAX_BATCH_CHARACTERS = 4096
+"""Text that is gathered at most before it is published (design §7: 4 KB)."""
+
+
+class Progress:
+    """Publishes a step's progress: at once, or gathered for `Ports.progress_interval_seconds`.
+
+    Deltas of the same kind that are published together are joined into one.
+    """
+
+    def __init__(self, attempt: Attempt) -> None:
+        self._attempt = attempt
+        self._interval = attempt.ports.progress_interval_seconds
+        self._pending: list[LiveEvent] = []
+        self._characters = 0
+        self._flusher: asyncio.Task[None] | None = None
+        self._lock = asyncio.Lock()
+
+    async def say(self, event_type: str, payload: JsonObject) -> None:
+        """Show one event to the viewers."""
+        event = LiveEvent(type=event_type, at=self._attempt.ports.clock.now(), payload=payload)
+        last = self._pending[-1] if self._pending else None
+        if last is not None and last.type == event.type and event_type in ("text_delta", "reasoning_delta"):
+            self._pending[-1] = LiveEvent(
+                type=event_type, at=last.at, payload={"text": last.payload["text"] + payload["text"]}
+            )
+        else:
+            self._pending.append(event)
+        self._characters += len(payload.get("text", ""))
+        if not self._interval or self._characters >= MAX_BATCH_CHARACTERS:
+            await self.flush()
+        elif self._flusher is None or self._flusher.done():
+            self._flusher = asyncio.create_task(self._flush_later())
+
+    async def flush(self) -> None:
+        """Publish what was gathered."""
+        async with self._lock:
+            events, self._pending, self._characters = self._pending, [], 0
+            if events:
+                attempt = self._attempt
+                await attempt.ports.live.publish(
+                    attempt.key, attempt.turn.turn_id, attempt.step_id, attempt.number, events
+                )
+
+    async def close(self) -> None:
+        """Publish the rest; nothing is gathered after this."""
+        if self._flusher is not None:
+            self._flusher.cancel()
+        await self.flush()
+
+    async def _flush_later(self) -> None:
+        await self._attempt.ports.clock.sleep(self._interval)
+        await self.flush()

@@ -1,0 +1,107 @@
+"""Recovery: the sweep, dead letters and timers. Whatever should be in flight and is not is found here."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from perdure.core.commands import AttemptLost, TimerFired
+from perdure.core.expected import Dispatch, expected_dispatches, expected_timers
+from perdure.core.head import Head
+from perdure.core.limits import START_LEASE
+from perdure.ports import SessionKey
+from perdure.steps.base import StepDeps, StepMessage
+from perdure.steps.commit import execute, resend_unclaimed
+
+FIRST_SWEEP_DELAY = timedelta(seconds=60)
+"""Time after which a session that is still working is looked at again; doubles with its age."""
+
+LAST_SWEEP_DELAY = timedelta(hours=1)
+"""Longest time between two looks."""
+
+
+async def fire_timer(deps: StepDeps, key: SessionKey, timer_id: str, fence: int) -> None:
+    """Tell the session that a timer came due. One whose fence moved does nothing (spec WAIT-08)."""
+    await execute(deps.ports, key, TimerFired(timer_id=timer_id, fence=fence))
+
+
+async def sweep(deps: StepDeps, *, limit: int = 1000) -> int:
+    """Look after every session whose time has come; returns how many."""
+    due = await deps.ports.store.sessions_due(deps.ports.clock.now(), limit)
+    for key in due:
+        await sweep_session(deps, key)
+    return len(due)
+
+
+async def sweep_session(deps: StepDeps, key: SessionKey, *, at_start: bool = False) -> None:
+    """Re-issue what a session expects: fire overdue timers, send unclaimed steps again, replace dead attempts.
+
+    Args:
+        at_start: The process has just begun: nothing was sent yet, and timers are not set.
+    """
+    ports = deps.ports
+    loaded = await ports.store.load(key)
+    now = ports.clock.now()
+    for timer in expected_timers(loaded.head):
+        if timer.due_at <= now:
+            await fire_timer(deps, key, timer.timer_id, timer.fence)
+        elif at_start:
+            await ports.timers.set(key, timer)
+    for dispatch in expected_dispatches(loaded.head):
+        await _look_after(deps, key, loaded.head, dispatch, now=now, at_start=at_start)
+    await ports.store.postpone(key, loaded.head.version, now + _next_delay(loaded.head, now))
+
+
+async def _look_after(
+    deps: StepDeps, key: SessionKey, head: Head, dispatch: Dispatch, *, now: datetime, at_start: bool
+) -> None:
+    ports = deps.ports
+    lease = await ports.leases.read_lease(key, dispatch.step_id)
+    if lease is None or lease.attempt < dispatch.attempt:
+        ready_at = _ready_at(head, dispatch)
+        overdue = ready_at is None or now >= ready_at + START_LEASE
+        if at_start or overdue:  # sent again, not given up: a message may still be on its way
+            await ports.queue.send(key, dispatch)
+    elif lease.attempt == dispatch.attempt:
+        await _replace_if_dead(deps, key, dispatch, reason="its worker died", final=False)
+
+
+async def _replace_if_dead(
+    deps: StepDeps, key: SessionKey, dispatch: Dispatch | StepMessage, *, reason: str, final: bool
+) -> None:
+    """Revoke an attempt that nobody holds any more, and only then say that it is lost (races.md X5)."""
+    ports = deps.ports
+    revoked = await ports.leases.revoke(key, dispatch.step_id, dispatch.attempt, ports.clock.now())
+    if revoked == "alive":
+        return
+    lost = AttemptLost(
+        step_id=dispatch.step_id,
+        attempt=dispatch.attempt,
+        claimed=revoked == "claimed",
+        reason=reason,
+        final=final,
+    )
+    await execute(ports, key, lost)
+
+
+async def record_dead_letter(deps: StepDeps, message: StepMessage, reason: str) -> None:
+    """Make a message that could not be processed a visible failure, if HEAD still expects it and nobody runs it."""
+    loaded = await deps.ports.store.load(message.key)
+    expected = expected_dispatches(loaded.head)
+    if any((d.step_id, d.attempt) == (message.step_id, message.attempt) for d in expected):
+        await _replace_if_dead(deps, message.key, message, reason=reason, final=True)
+    else:
+        await resend_unclaimed(deps.ports, message.key, loaded.head)
+
+
+def _ready_at(head: Head, dispatch: Dispatch) -> datetime | None:
+    turn = head.turn
+    if turn is not None and turn.step is not None and turn.step.step_id == dispatch.step_id:
+        return turn.step.ready_at
+    call = turn.call(dispatch.step_id) if turn else None
+    return call.ready_at if call else None
+
+
+def _next_delay(head: Head, now: datetime) -> timedelta:
+    ready = [moment for dispatch in expected_dispatches(head) if (moment := _ready_at(head, dispatch))]
+    age = now - min(ready, default=now)
+    return min(max(age, FIRST_SWEEP_DELAY), LAST_SWEEP_DELAY)

@@ -1,0 +1,257 @@
+"""The model step: one attempt to get the model's next answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from perdure.agents.definition import AgentDefinition
+from perdure.agents.runner import AgentFrameworkRunner, AgentTurnContext, ModelOutcome
+from perdure.agents.stepwise import StepwiseRunner, requested_calls
+from perdure.core.commands import AttemptLost, ModelFinished, Reconnect
+from perdure.core.entries import Entry
+from perdure.core.history import HistoryItem
+from perdure.core.usage import NO_USAGE, CallUsage
+from perdure.errors import ConfigurationError, ModelCallError
+from perdure.models.base import ReasoningDelta, TextDelta
+from perdure.steps.attempt import Attempt, claimed
+from perdure.steps.base import StepDeps, StepMessage
+from perdure.steps.commit import execute, logger
+from perdure.steps.progress import Progress
+
+JsonObject = dict[str, Any]
+
+MAX_RECONNECTS = 5
+"""Provider calls that may be sent again within one attempt (spec RETRY-01)."""
+
+FIRST_RECONNECT_DELAY = timedelta(milliseconds=250)
+"""Wait before the first reconnect; doubles with each (spec RETRY-01)."""
+
+RECONNECT_CEILING = timedelta(seconds=30)
+"""Longest wait that we choose ourselves (spec RETRY-01)."""
+
+LONGEST_ASKED_WAIT = timedelta(minutes=5)
+"""Longest `retry-after` that is honoured; a provider that asks for more fails the turn. Our own choice."""
+
+WATCH_SECONDS = 1.0
+"""Time between two looks for a stop while a model runs (design §3)."""
+
+_ERROR_CODES = {"auth": "auth", "timeout": "timeout"}
+"""Model error kinds that a failed turn names; every other kind is `provider` (surface §4.2)."""
+
+
+async def run_model(deps: StepDeps, message: StepMessage, *, deadline: datetime | None = None) -> None:
+    """Run one attempt of a model step and commit how it ended."""
+    async with claimed(deps.ports, message, deadline=deadline, watch_seconds=WATCH_SECONDS) as attempt:
+        if attempt is not None:
+            await _ModelCall(deps, attempt).run()
+
+
+@dataclass(slots=True)
+class _ModelCall:
+    """The provider calls of one attempt, and what is gathered on the way."""
+
+    deps: StepDeps
+    attempt: Attempt
+    partial: list[TextDelta | ReasoningDelta] = field(default_factory=list)
+    usage: list[CallUsage] = field(default_factory=list)
+    reconnects: list[Reconnect] = field(default_factory=list)
+    retried_partial: str = ""
+    progress: Progress = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.progress = Progress(self.attempt)
+
+    async def run(self) -> None:
+        attempt = self.attempt
+        if attempt.turn.stop is not None:
+            await self._finish(ending="aborted")
+            return
+        agent = self.deps.agents.get(attempt.head.agent or "")
+        if agent is None:
+            message = (
+                f"agent {attempt.head.agent!r} is not part of this deployment: deploy it again, or start a new session"
+            )
+            await self._finish(ending="failed", error_code="internal", error_message=message)
+            return
+        settling = asyncio.create_task(attempt.ports.store.settle(attempt.key))
+        try:
+            await self._run(agent)
+        finally:
+            settling.cancel()
+
+    async def _run(self, agent: AgentDefinition) -> None:
+        attempt = self.attempt
+        await self.progress.say("model_started", {})
+        try:
+            outcome = await attempt.run(self._answered(agent), cancel_on_abort=True)
+        except ModelCallError as error:
+            await self.progress.close()
+            code = _ERROR_CODES.get(error.kind, "provider")
+            await self._finish(ending="failed", error_code=code, error_message=error.message)
+            return
+        except ConfigurationError as error:
+            await self.progress.close()
+            await self._finish(ending="failed", error_code="internal", error_message=error.message)
+            return
+        except Exception as error:  # noqa: BLE001  any fault of a runner counts as a lost attempt (spec MODEL-07)
+            logger.exception("a model step failed unexpectedly", extra={"session_id": attempt.key.session_id})
+            await self.progress.close()
+            await self._give_up(f"the model step failed with {type(error).__name__}", "internal")
+            return
+        await self.progress.close()
+        if outcome is not None:
+            await self._finish_with(agent, outcome)
+        elif attempt.lost:
+            return
+        elif attempt.timed_out:
+            await self._give_up("the model step ran into its deadline", "timeout")
+        else:
+            await self._finish(ending="aborted", parts=self._partial_parts())
+
+    async def _answered(self, agent: AgentDefinition) -> ModelOutcome:
+        """Call the provider, and call it again while the failures allow it."""
+        log = await self._history()
+        runner: AgentFrameworkRunner = agent.runner or StepwiseRunner()
+        while True:
+            try:
+                outcome = await runner.run_model_step(agent, self._context(agent, log))
+            except ModelCallError as error:
+                self.usage.append(NO_USAGE)
+                await self._wait_to_reconnect(error)
+            else:
+                self.usage.append(outcome.usage)
+                return outcome
+
+    async def _wait_to_reconnect(self, error: ModelCallError) -> None:
+        number = len(self.reconnects) + 1
+        delay = reconnect_delay(number, error.retry_after_seconds)
+        if not error.retryable or number > MAX_RECONNECTS or delay is None:
+            raise error
+        clock = self.attempt.ports.clock
+        reset = bool(self.partial)
+        retry_in_ms = round(delay.total_seconds() * 1000)
+        self.reconnects.append(
+            Reconnect(at=clock.now(), retry_in_ms=retry_in_ms, number=number, reason=error.kind, partial=reset)
+        )
+        if reset:
+            self.retried_partial = "".join(d.text for d in self.partial if isinstance(d, TextDelta))
+            self.partial.clear()
+            await self.progress.say("attempt_reset", {"reason": error.kind})
+        await self.progress.say(
+            "model_retry_scheduled", {"retry_in_ms": retry_in_ms, "attempt": number, "reason": error.kind}
+        )
+        await self.progress.flush()
+        await clock.sleep(delay.total_seconds())
+
+    async def _history(self) -> tuple[tuple[HistoryItem, ...], JsonObject | None]:
+        """Return the conversation and the runner's state, reading only entries that this process has not seen."""
+        key = self.attempt.key
+        transcript = self.deps.transcripts.take(key)
+        slice_ = await self.attempt.ports.store.read(key, first=transcript.version + 1, last=self.attempt.head.version)
+        transcript.extend(slice_.entries)
+        items = transcript.items()
+        self.deps.transcripts.put_back(key, transcript)
+        return items, await self._run_state(slice_.entries)
+
+    async def _run_state(self, entries: Sequence[Entry]) -> JsonObject | None:
+        version = self.attempt.turn.model_version
+        if version is None:
+            return None
+        for entry in entries:
+            if entry.version == version:
+                return entry.run_state
+        slice_ = await self.attempt.ports.store.read(self.attempt.key, first=version, last=version)
+        return slice_.entries[0].run_state if slice_.entries else None
+
+    def _context(
+        self, agent: AgentDefinition, log: tuple[tuple[HistoryItem, ...], JsonObject | None]
+    ) -> AgentTurnContext:
+        attempt = self.attempt
+        items, run_state = log
+        return AgentTurnContext(
+            tenant=attempt.key.tenant,
+            session_id=attempt.key.session_id,
+            turn_id=attempt.turn.turn_id,
+            step_execution_id=attempt.step_id,
+            attempt=attempt.number,
+            history=items,
+            emit=self._emit,
+            run_state=run_state,
+            offer_tools=attempt.turn.model_calls < agent.max_model_calls,
+            retried_partial=self.retried_partial,
+            interaction_mode=attempt.head.interaction_mode,
+            deadline=attempt.deadline,
+            abort=attempt.abort,
+        )
+
+    async def _emit(self, delta: TextDelta | ReasoningDelta) -> None:
+        if self.partial and type(self.partial[-1]) is type(delta):
+            self.partial[-1] = replace(self.partial[-1], text=self.partial[-1].text + delta.text)
+        else:
+            self.partial.append(delta)
+        kind = "text_delta" if isinstance(delta, TextDelta) else "reasoning_delta"
+        await self.progress.say(kind, {"text": delta.text})
+
+    def _partial_parts(self) -> tuple[JsonObject, ...]:
+        return tuple(
+            {"type": "text" if isinstance(delta, TextDelta) else "reasoning", "text": delta.text}
+            for delta in self.partial
+        )
+
+    async def _finish_with(self, agent: AgentDefinition, outcome: ModelOutcome) -> None:
+        parts: list[JsonObject] = []
+        if outcome.reasoning:
+            parts.append({"type": "reasoning", "text": outcome.reasoning})
+        if outcome.text:
+            parts.append({"type": "text", "text": outcome.text})
+        await self._finish(
+            ending=outcome.ending,
+            parts=tuple(parts),
+            provider=outcome.provider,
+            calls=requested_calls(agent, outcome.calls) if outcome.ending == "tool_calls" else (),
+            run_state=outcome.run_state,
+            call_limit=agent.max_model_calls,
+            limit_reached=self.attempt.turn.model_calls >= agent.max_model_calls,
+        )
+
+    async def _finish(self, **outcome: Any) -> None:
+        attempt = self.attempt
+        command = ModelFinished(
+            turn_id=attempt.turn.turn_id,
+            step_id=attempt.step_id,
+            attempt=attempt.number,
+            started_at=attempt.started_at,
+            usage=tuple(self.usage),
+            reconnects=tuple(self.reconnects),
+            **outcome,
+        )
+        await execute(attempt.ports, attempt.key, command)
+
+    async def _give_up(self, reason: str, code: str) -> None:
+        """Record this very attempt as lost; we hold its claim, so nobody else can."""
+        attempt = self.attempt
+        lost = AttemptLost(
+            step_id=attempt.step_id, attempt=attempt.number, claimed=True, reason=reason, error_code=code
+        )
+        await execute(attempt.ports, attempt.key, lost)
+
+
+def reconnect_delay(number: int, asked_seconds: float | None) -> timedelta | None:
+    """Return the wait before a reconnect: 250 ms doubling to 30 s, or longer when the provider asked for it.
+
+    Args:
+        number: Which reconnect it is, from 1.
+        asked_seconds: The provider's `retry-after`, in seconds; None when it did not say.
+
+    Returns:
+        None when the provider asked for more than five minutes.
+    """
+    ours: timedelta = min(FIRST_RECONNECT_DELAY * 2 ** (number - 1), RECONNECT_CEILING)
+    if asked_seconds is None:
+        return ours
+    asked = timedelta(seconds=max(asked_seconds, 0))
+    return max(ours, asked) if asked <= LONGEST_ASKED_WAIT else None
