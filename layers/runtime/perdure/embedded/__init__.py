@@ -1,0 +1,1 @@
+"""The embedded adapter set: one process, one SQLite file. Standard library only."""

@@ -1,0 +1,305 @@
+"""One SQLite file: opening it, holding it for this process alone, and telling what is wrong with it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import sqlite3
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+from urllib.parse import quote
+
+from perdure.embedded.failures import database_error
+from perdure.embedded.writer import Work, Writer
+from perdure.errors import DatabaseInUseError, DatabaseUnusableError, StoreUnavailableError
+
+T = TypeVar("T")
+
+APPLICATION_ID = 0x50524452
+"""`PRAGMA application_id` of our files: "PRDR" in ASCII."""
+
+SCHEMA_VERSION = 1
+"""`PRAGMA user_version` of our files. A file with a higher one was written by a newer Perdure and is left alone."""
+
+BUSY_SECONDS = 5.0
+"""How long to wait for a lock of SQLite's, which a reader in another process may hold while it recovers the log."""
+
+_SCHEMA = (
+    """
+    CREATE TABLE heads (
+        tenant TEXT NOT NULL,
+        session_id TEXT NOT NULL,
+        version INTEGER NOT NULL,
+        head TEXT NOT NULL,
+        owner_issuer TEXT,
+        owner_subject TEXT,
+        last_activity INTEGER,
+        due_at INTEGER,
+        PRIMARY KEY (tenant, session_id)
+    )
+    """,
+    """
+    CREATE INDEX heads_by_activity ON heads (tenant, owner_issuer, owner_subject, last_activity, session_id)
+    WHERE owner_subject IS NOT NULL
+    """,
+    "CREATE INDEX heads_by_due_time ON heads (due_at) WHERE due_at IS NOT NULL",
+    """
+    CREATE TABLE entries (
+        tenant TEXT NOT NULL,
+        session_id TEXT NOT NULL,
+        version INTEGER NOT NULL,
+        commit_id TEXT NOT NULL,
+        entry TEXT NOT NULL,
+        PRIMARY KEY (tenant, session_id, version)
+    )
+    """,
+    """
+    CREATE TABLE receipts (
+        tenant TEXT NOT NULL,
+        session_id TEXT NOT NULL,
+        key_hash TEXT NOT NULL,
+        content_hash TEXT NOT NULL,
+        reply TEXT NOT NULL,
+        version INTEGER NOT NULL,
+        PRIMARY KEY (tenant, session_id, key_hash)
+    ) WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE leases (
+        tenant TEXT NOT NULL,
+        session_id TEXT NOT NULL,
+        step_id TEXT NOT NULL,
+        attempt INTEGER NOT NULL,
+        owner TEXT NOT NULL,
+        expires_at INTEGER NOT NULL,
+        claimed INTEGER NOT NULL,
+        revoked INTEGER NOT NULL,
+        PRIMARY KEY (tenant, session_id, step_id)
+    ) WITHOUT ROWID
+    """,
+)
+
+
+class Database:
+    """An open database. The owner is one per file; read-only ones may stand beside it.
+
+    Reads run on a connection and a thread of their own and see all that is committed. `:memory:` is a database that
+    nobody shares and that ends with this object.
+    """
+
+    def __init__(
+        self, name: str, *, writer: Writer | None, reader: sqlite3.Connection | None, lock: int | None
+    ) -> None:
+        """Use `Database.open`."""
+        self.name = name
+        self._writer = writer
+        self._reader = reader
+        self._lock = lock
+        self._reading = ThreadPoolExecutor(max_workers=1, thread_name_prefix="perdure-reader") if reader else None
+
+    @classmethod
+    def open(cls, path: str | Path, *, read_only: bool = False) -> Database:
+        """Open a database file, or make it if there is none; `:memory:` for none at all.
+
+        Args:
+            path: The file. Beside it SQLite keeps `-wal` and `-shm`, and we `-lock`, which is never removed.
+            read_only: Look only; works beside a running owner and takes no lock.
+
+        Raises:
+            DatabaseInUseError: Another runtime, of this or another process, has this file open.
+            DatabaseUnusableError: No folder, no permission, no database, not ours, damaged, or a newer one's.
+                Nothing was changed.
+        """
+        if str(path) == ":memory:":
+            connection = _connect("file::memory:?cache=private")
+            _prepare(connection, ":memory:")
+            return cls(":memory:", writer=Writer(connection, ":memory:"), reader=None, lock=None)
+
+        file = Path(path).expanduser().resolve()
+        _check_place(file, read_only=read_only)
+        name = str(file)
+        if read_only:
+            with _translated(name):
+                return cls(name, writer=None, reader=_open_reader(file), lock=None)
+
+        lock = _lock(file)
+        try:
+            with _translated(name):
+                connection = _connect(_uri(file, "rwc"))
+                try:
+                    _prepare(connection, name)
+                    reader = _open_reader(file)
+                except BaseException:
+                    connection.close()
+                    raise
+            return cls(name, writer=Writer(connection, name), reader=reader, lock=lock)
+        except BaseException:
+            os.close(lock)
+            raise
+
+    @property
+    def read_only(self) -> bool:
+        return self._writer is None
+
+    @property
+    def writer(self) -> Writer:
+        """What writes to this database.
+
+        Raises:
+            DatabaseUnusableError: It was opened read-only.
+        """
+        if self._writer is None:
+            raise DatabaseUnusableError(f"database {self.name} was opened read-only: nothing can be written to it")
+        return self._writer
+
+    async def read(self, query: Work[T]) -> T:
+        """Run a query on one coherent snapshot of all that is committed.
+
+        Raises:
+            StoreUnavailableError: The database did not answer, or was closed.
+            DatabaseUnusableError: The file is damaged.
+        """
+        if self._reading is None:
+            return await self.writer.run(query, durable=False)
+        loop = asyncio.get_running_loop()
+        try:
+            pending = loop.run_in_executor(self._reading, self._snapshot, query)
+        except RuntimeError as error:
+            raise StoreUnavailableError(f"database {self.name} was closed: open it again") from error
+        return await pending
+
+    def _snapshot(self, query: Work[T]) -> T:
+        reader = self._reader
+        assert reader is not None
+        with _translated(self.name):
+            reader.execute("BEGIN")
+            try:
+                return query(reader)
+            finally:
+                reader.execute("ROLLBACK")
+
+    def close(self) -> None:
+        """Finish what is waiting, move the log into the file, and let go of it. Closing again does nothing."""
+        if self._reading is not None:
+            self._reading.shutdown()
+        if self._reader is not None:
+            self._reader.close()
+        if self._writer is not None:
+            self._writer.close()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await asyncio.to_thread(self.close)
+
+
+def _check_place(file: Path, *, read_only: bool) -> None:
+    if file.is_dir():
+        raise DatabaseUnusableError(f"{file} is a folder: name a file in it")
+    if not file.parent.is_dir():
+        raise DatabaseUnusableError(f"there is no folder {file.parent}: make it first, or name another file")
+    if read_only and not file.exists():
+        raise DatabaseUnusableError(f"there is no database {file}: check the name, or start a runtime on it first")
+    wanted = os.R_OK if read_only else os.R_OK | os.W_OK
+    if file.exists() and not os.access(file, wanted):
+        raise DatabaseUnusableError(
+            f"database {file} may not be {'read' if read_only else 'written'}: change its permissions, "
+            "or name another file"
+        )
+
+
+def _lock(file: Path) -> int:
+    """Take the lock that one runtime per file holds; the kernel lets go of it when the process ends in any way.
+
+    It is a file of its own, because SQLite's locks on a file are lost when any descriptor of it is closed.
+    """
+    beside = file.with_name(f"{file.name}-lock")
+    try:
+        lock = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise DatabaseUnusableError(
+            f"{beside} can't be written ({error.strerror}): make the folder writable, or name another file"
+        ) from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        holder = os.pread(lock, 32, 0).decode("ascii", "replace").strip()
+        os.close(lock)
+        raise DatabaseInUseError(
+            f"database {file} is in use by process {holder or 'unknown'}: stop that one first, or name another file. "
+            "`perdure sessions` and `perdure show` can look at it meanwhile"
+        ) from error
+    with contextlib.suppress(OSError):  # a full disk: the number is only for the message above
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+    return lock
+
+
+def _uri(file: Path, mode: str) -> str:
+    return f"file:{quote(str(file))}?mode={mode}"
+
+
+def _connect(uri: str) -> sqlite3.Connection:
+    return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=BUSY_SECONDS)
+
+
+def _open_reader(file: Path) -> sqlite3.Connection:
+    reader = _connect(_uri(file, "ro"))
+    try:
+        if not _is_ours(reader, str(file)):
+            raise DatabaseUnusableError(f"database {file} is empty: start a runtime on it first")
+    except BaseException:
+        reader.close()
+        raise
+    return reader
+
+
+def _prepare(connection: sqlite3.Connection, name: str) -> None:
+    """Check a database before anything is changed, then make it ready to be written."""
+    is_ours = _is_ours(connection, name)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    if is_ours:
+        return
+    connection.execute("BEGIN EXCLUSIVE")
+    for statement in _SCHEMA:
+        connection.execute(statement)
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    connection.execute("COMMIT")
+
+
+def _is_ours(connection: sqlite3.Connection, name: str) -> bool:
+    """Whether this is a Perdure database; False for one that is still empty."""
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    if (application, version, tables) == (0, 0, 0):
+        return False
+    if application != APPLICATION_ID:
+        raise DatabaseUnusableError(f"{name} is a database of another application: name another file")
+    if version > SCHEMA_VERSION:
+        raise DatabaseUnusableError(
+            f"database {name} has schema version {version} and this Perdure knows {SCHEMA_VERSION}: "
+            "install the newer Perdure that wrote it"
+        )
+    return True
+
+
+@contextlib.contextmanager
+def _translated(name: str) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise database_error(error, name) from error

@@ -1,0 +1,144 @@
+"""Progress of running steps and the word that a session changed, in this process. The log is the truth."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from perdure.core.expected import expected_dispatches
+from perdure.core.head import Head
+from perdure.embedded.clock import SystemClock
+from perdure.ports import Clock, LiveEvent, SessionKey
+
+MAX_SESSION_BYTES = 10 * 1024 * 1024
+"""Progress that is kept of one session, in characters of its JSON text (spec EVT-06)."""
+
+MAX_IDLE_SESSIONS = 10_000
+"""Sessions without progress and viewers of which the last version is kept, so that no change is missed between a
+viewer's read and its wait. Our own choice: about 2 MB."""
+
+MAX_CLOSED_ATTEMPTS = 256
+"""Attempts of a session that are remembered as over, so that a late word of theirs is dropped."""
+
+Attempt = tuple[str, int]
+"""Step id and attempt."""
+
+
+@dataclass(slots=True)
+class _Progress:
+    events: list[LiveEvent] = field(default_factory=list)
+    size: int = 0
+
+
+@dataclass(slots=True)
+class _Channel:
+    version: int = 0
+    size: int = 0
+    attempts: OrderedDict[Attempt, _Progress] = field(default_factory=OrderedDict)
+    closed: OrderedDict[Attempt, None] = field(default_factory=OrderedDict)
+    viewers: set[asyncio.Future[None]] = field(default_factory=set)
+
+    @property
+    def is_idle(self) -> bool:
+        return not self.attempts and not self.viewers
+
+    @property
+    def seen(self) -> int:
+        return sum(len(progress.events) for progress in self.attempts.values())
+
+    def wake(self) -> None:
+        for viewer in self.viewers:
+            if not viewer.done():
+                viewer.set_result(None)
+
+    def close(self, attempt: Attempt) -> None:
+        """Forget an attempt's progress, and take no more of it."""
+        progress = self.attempts.pop(attempt, None)
+        self.size -= progress.size if progress is not None else 0
+        self.closed[attempt] = None
+        while len(self.closed) > MAX_CLOSED_ATTEMPTS:
+            self.closed.popitem(last=False)
+
+
+class EmbeddedLive:
+    """`LiveChannel` for viewers in this process.
+
+    A session keeps 10 MiB of progress. Beyond that the oldest attempts lose theirs, and an attempt that is alone too
+    large loses all of it; a viewer then sees the rest with the commit.
+    """
+
+    def __init__(self, clock: Clock | None = None, *, max_session_bytes: int = MAX_SESSION_BYTES) -> None:
+        self._clock: Clock = clock or SystemClock()
+        self._max_bytes = max_session_bytes
+        self._channels: OrderedDict[SessionKey, _Channel] = OrderedDict()
+
+    async def publish(
+        self, key: SessionKey, turn_id: str, step_id: str, attempt: int, events: Sequence[LiveEvent]
+    ) -> None:
+        """See `LiveChannel.publish`. Progress of an attempt that is over is dropped."""
+        channel = self._channel(key)
+        place = (step_id, attempt)
+        if place in channel.closed or not events:
+            return
+        progress = channel.attempts.setdefault(place, _Progress())
+        size = sum(_size(event) for event in events)
+        progress.events.extend(events)
+        progress.size += size
+        channel.size += size
+        while channel.size > self._max_bytes:
+            channel.close(next(iter(channel.attempts)))
+        channel.wake()
+
+    async def progress(self, key: SessionKey, step_id: str, attempt: int, after: int = 0) -> Sequence[LiveEvent]:
+        """See `LiveChannel.progress`."""
+        channel = self._channels.get(key)
+        progress = channel.attempts.get((step_id, attempt)) if channel is not None else None
+        return progress.events[after:] if progress is not None else []
+
+    async def changed(self, key: SessionKey, head: Head) -> None:
+        """See `LiveChannel.changed`. Attempts that HEAD no longer expects lose their progress."""
+        channel = self._channel(key)
+        if head.version <= channel.version:
+            return  # the word of a later commit came first
+        channel.version = head.version
+        expected = {(dispatch.step_id, dispatch.attempt) for dispatch in expected_dispatches(head)}
+        for place in [place for place in channel.attempts if place not in expected]:
+            channel.close(place)
+        channel.wake()
+
+    async def wait(self, key: SessionKey, *, version: int, seen: int, timeout_seconds: float) -> None:
+        """See `LiveChannel.wait`. Returns at any change or progress that comes while it waits."""
+        channel = self._channel(key)
+        if channel.version > version or channel.seen > seen or timeout_seconds <= 0:
+            return
+        viewer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        channel.viewers.add(viewer)
+        timer = asyncio.ensure_future(self._clock.sleep(timeout_seconds))
+        try:
+            await asyncio.wait((viewer, timer), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            channel.viewers.discard(viewer)
+            timer.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await timer
+
+    def _channel(self, key: SessionKey) -> _Channel:
+        channel = self._channels.get(key)
+        if channel is None:
+            channel = self._channels[key] = _Channel()
+            self._forget_idle_ones()
+        self._channels.move_to_end(key)
+        return channel
+
+    def _forget_idle_ones(self) -> None:
+        for key in list(self._channels)[: len(self._channels) - MAX_IDLE_SESSIONS]:
+            if self._channels[key].is_idle:
+                del self._channels[key]
+
+
+def _size(event: LiveEvent) -> int:
+    return len(json.dumps(event.payload, ensure_ascii=False)) + len(event.type)
