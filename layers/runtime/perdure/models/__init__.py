@@ -1,1 +1,55 @@
-"""Model clients: the protocol, the providers, and a scripted model for tests and demos."""
+"""Model clients: the protocol, the providers, and a scripted model for tests and demos.
+
+Names are loaded when they are used, so importing this package loads no HTTP library (spec CLIENT-09).
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from perdure.models.base import (
+        ModelClient,
+        ModelRequest,
+        ModelResponse,
+        ModelToolCall,
+        ReasoningDelta,
+        StreamItem,
+        TextDelta,
+        ToolDefinition,
+    )
+    from perdure.models.openai_chat import OpenAIChatModel
+    from perdure.models.scripted import Reply, ScriptedModel, call, tool_results, user_texts
+
+__all__ = [
+    "ModelClient",
+    "ModelRequest",
+    "ModelResponse",
+    "ModelToolCall",
+    "OpenAIChatModel",
+    "ReasoningDelta",
+    "Reply",
+    "ScriptedModel",
+    "StreamItem",
+    "TextDelta",
+    "ToolDefinition",
+    "call",
+    "tool_results",
+    "user_texts",
+]
+
+_HOMES = {
+    "OpenAIChatModel": "openai_chat",
+    "Reply": "scripted",
+    "ScriptedModel": "scripted",
+    "call": "scripted",
+    "tool_results": "scripted",
+    "user_texts": "scripted",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'base')}"), name)
