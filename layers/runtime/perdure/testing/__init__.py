@@ -1,0 +1,1 @@
+"""What tests of Perdure, ours and our users, are built with."""

@@ -1,0 +1,127 @@
+"""AWS in this process, by moto: made safe for threads, stricter where the service is, with our resources in it.
+
+Gaps of moto 5.2.5 that matter here: two conditional updates in two threads can both win (hence the lock), an empty
+map of expression values passes (hence the checks), schedules never fire and no connection is ever gone.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from perdure.aws.clients import Clients
+from perdure.aws.keys import BY_DUE, BY_OWNER
+
+REGION = "us-east-1"
+TABLE_NAME = "sessions"
+BUCKET_NAME = "perdure-bodies"
+SCHEDULE_GROUP = "perdure"
+SOCKET_ENDPOINT = f"https://socket.execute-api.{REGION}.amazonaws.com/live"
+QUEUES = ("run-model", "call-tool", "call-single-attempt-tool", "timers")
+
+_PLACEHOLDER = re.compile(r"[:#]\w+")
+_EXPRESSIONS = ("UpdateExpression", "ConditionExpression", "KeyConditionExpression", "FilterExpression")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AwsInProcess:
+    """Clients, and the names of what was created: queue URLs and ARNs by short name."""
+
+    clients: Clients
+    queue_urls: dict[str, str]
+    queue_arns: dict[str, str]
+    table: str = TABLE_NAME
+    bucket: str = BUCKET_NAME
+    schedule_group: str = SCHEDULE_GROUP
+
+
+@contextmanager
+def aws_in_process() -> Iterator[AwsInProcess]:
+    """An empty account with our table, queues, bucket and schedule group, for as long as the block runs."""
+    from moto import mock_aws
+
+    with _one_call_at_a_time(), mock_aws():
+        clients = Clients(region=REGION, socket_endpoint=SOCKET_ENDPOINT)
+        create_table(clients.dynamodb, TABLE_NAME)
+        clients.dynamodb.meta.events.register("provide-client-params.dynamodb.*", refuse_what_the_service_would)
+        urls = {name: clients.sqs.create_queue(QueueName=name)["QueueUrl"] for name in QUEUES}
+        arns = {name: _arn_of(clients.sqs, url) for name, url in urls.items()}
+        clients.s3.create_bucket(Bucket=BUCKET_NAME)
+        clients.scheduler.create_schedule_group(Name=SCHEDULE_GROUP)
+        yield AwsInProcess(clients=clients, queue_urls=urls, queue_arns=arns)
+
+
+def create_table(dynamodb: Any, name: str) -> None:
+    """Create the sessions table as `template.yaml` does."""
+    strings = ("pk", "sk", "owner_key", "due_bucket")
+    numbers = ("last_activity", "due_at")
+    dynamodb.create_table(
+        TableName=name,
+        BillingMode="PAY_PER_REQUEST",
+        AttributeDefinitions=[
+            *({"AttributeName": attribute, "AttributeType": "S"} for attribute in strings),
+            *({"AttributeName": attribute, "AttributeType": "N"} for attribute in numbers),
+        ],
+        KeySchema=_key_schema("pk", "sk"),
+        GlobalSecondaryIndexes=[
+            _index(BY_OWNER, "owner_key", "last_activity"),
+            _index(BY_DUE, "due_bucket", "due_at"),
+        ],
+    )
+    dynamodb.update_time_to_live(TableName=name, TimeToLiveSpecification={"Enabled": True, "AttributeName": "ttl"})
+
+
+def refuse_what_the_service_would(params: dict[str, Any], **_: Any) -> None:
+    """Raise for a request that DynamoDB refuses although moto takes it (field case F098).
+
+    Raises:
+        AssertionError: It names what is wrong.
+    """
+    for attribute in ("ExpressionAttributeValues", "ExpressionAttributeNames"):
+        assert params.get(attribute, True), f"{attribute} is empty: leave it out"
+    used = set(_PLACEHOLDER.findall(" ".join(str(params.get(name, "")) for name in _EXPRESSIONS)))
+    given = {*params.get("ExpressionAttributeValues", ()), *params.get("ExpressionAttributeNames", ())}
+    assert used == given, f"placeholders used and given differ in {sorted(used ^ given)}"
+    for named in ("Key", "Item"):
+        for attribute in ("pk", "sk"):
+            value = params.get(named, {}).get(attribute, {"S": "-"})
+            assert value["S"], f"{named} has an empty {attribute}"
+
+
+def _index(name: str, partition: str, sort: str) -> dict[str, Any]:
+    return {
+        "IndexName": name,
+        "KeySchema": _key_schema(partition, sort),
+        "Projection": {"ProjectionType": "KEYS_ONLY"},
+    }
+
+
+def _key_schema(partition: str, sort: str) -> list[dict[str, str]]:
+    return [{"AttributeName": partition, "KeyType": "HASH"}, {"AttributeName": sort, "KeyType": "RANGE"}]
+
+
+def _arn_of(sqs: Any, url: str) -> str:
+    answer = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])
+    return str(answer["Attributes"]["QueueArn"])
+
+
+@contextmanager
+def _one_call_at_a_time() -> Iterator[None]:
+    from moto.core.botocore_stubber import BotocoreStubber
+
+    lock = threading.RLock()
+    unlocked = BotocoreStubber.__call__
+
+    def locked(self: Any, event_name: str, request: Any, **kwargs: Any) -> Any:
+        with lock:
+            return unlocked(self, event_name, request, **kwargs)
+
+    BotocoreStubber.__call__ = locked  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        BotocoreStubber.__call__ = unlocked  # type: ignore[method-assign]
