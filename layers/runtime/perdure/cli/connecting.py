@@ -1,0 +1,49 @@
+"""One way to sessions for every command: a running server, or the database in this process."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any, Protocol
+
+from perdure.cli.loading import database_file, load_agents
+from perdure.session import Session
+
+
+class Connection(Protocol):
+    """What both the embedded runtime and the HTTP client offer."""
+
+    def session(self, session_id: str, *, agent: str | None = None) -> Session: ...
+
+    async def sessions(self, *, cursor: str | None = None, limit: int = 50) -> dict[str, Any]: ...
+
+
+@contextlib.asynccontextmanager
+async def connected(options: argparse.Namespace) -> AsyncIterator[Connection]:
+    """Connect to `--url`, or run the agents on `--db` in this process."""
+    if options.url:
+        from perdure.client import connect
+
+        async with connect(options.url) as client:
+            yield client
+    else:
+        from perdure.embedded.runtime import open_runtime
+
+        async with open_runtime(database_file(options.db), agents=load_agents(options.agents)) as runtime:
+            yield runtime
+
+
+@contextlib.asynccontextmanager
+async def looking(options: argparse.Namespace) -> AsyncIterator[Connection]:
+    """Connect to `--url`, or read `--db` without disturbing the runtime that may have it open."""
+    if options.url:
+        from perdure.client import connect
+
+        async with connect(options.url) as client:
+            yield client
+    else:
+        from perdure.embedded.viewer import open_viewer
+
+        async with open_viewer(options.db) as viewer:
+            yield viewer

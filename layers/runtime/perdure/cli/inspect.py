@@ -1,0 +1,60 @@
+"""`perdure sessions` and `perdure show`: look, and change nothing."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from perdure.cli.connecting import looking
+from perdure.cli.printing import print_message, print_state, print_timeline, say, shortened
+
+
+async def sessions(options: argparse.Namespace) -> int:
+    """List the sessions, newest activity first."""
+    async with looking(options) as connection:
+        cursor: str | None = None
+        listed = 0
+        while True:
+            page = await connection.sessions(cursor=cursor, limit=200)
+            for row in page["sessions"]:
+                waits = ", ".join(item["kind"] for item in row.get("waiting_for", []))
+                status = f"{row['status']} ({waits})" if waits else row["status"]
+                say(f"{row['session_id']:24}  {row['last_activity_at']}  {status:32}  {shortened(row['preview'], 60)}")
+            listed += len(page["sessions"])
+            cursor = page.get("next_cursor")
+            if cursor is None:
+                break
+        if not listed:
+            say("no sessions yet: `perdure chat` starts one")
+    return 0
+
+
+async def show(options: argparse.Namespace) -> int:
+    """Show one session: its state, its newest messages, its timeline, and what it waits for."""
+    async with looking(options) as connection:
+        session = connection.session(options.session)
+        snapshot = await session.snapshot()
+        if snapshot["state"] is None:
+            say(f"session {options.session} was never written")
+            return 1
+        for message in snapshot["messages"]:
+            print_message(message)
+        say()
+        say("timeline")
+        print_timeline(await all_events(session))
+        say()
+        print_state(snapshot)
+    return 0
+
+
+async def all_events(session: Any) -> list[dict[str, Any]]:
+    """Return the durable events of a session from its beginning."""
+    events: list[dict[str, Any]] = []
+    cursor: str | None = None
+    while True:
+        page = await session.event_page(after=cursor)
+        fresh = [event for event in page["events"] if "sequence" in event]
+        events += fresh
+        cursor = page["cursor"]
+        if not fresh:
+            return events

@@ -1,0 +1,119 @@
+"""How sessions look in a terminal."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, TextIO
+
+JsonObject = Mapping[str, Any]
+
+_CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+
+
+def plain(text: str) -> str:
+    """Return a text that can't move the cursor or change colours: control characters become visible."""
+    return text.translate(_CONTROL)
+
+
+def say(text: str = "", *, end: str = "\n", stream: TextIO | None = None) -> None:
+    """Print at once."""
+    print(plain(text), end=end, flush=True, file=stream or sys.stdout)
+
+
+def arguments_of(item: JsonObject) -> str:
+    """Return the arguments of a call or interrupt on one line."""
+    if "arguments" in item:
+        return json.dumps(item["arguments"], ensure_ascii=False)
+    return str(item.get("arguments_text", ""))
+
+
+def text_of(message: JsonObject) -> str:
+    """Return the text of a message."""
+    return "".join(part["text"] for part in message["parts"] if part["type"] == "text")
+
+
+def print_message(message: JsonObject) -> None:
+    """Print one message of a transcript."""
+    status = f" ({message['status']})" if "status" in message else ""
+    if text := text_of(message):
+        who = {"user": "you", "assistant": "agent"}.get(message["role"], message["role"])
+        say(f"{who}{status}: {text}")
+    for part in message["parts"]:
+        if part["type"] == "tool_call":
+            say(f"  tool {part['tool_name']} {arguments_of(part)}")
+        elif part["type"] == "tool_result":
+            say(f"  -> {part['status']}: {shortened(part['output'])}")
+
+
+def shortened(text: str, longest: int = 200) -> str:
+    """Return the start of a text on one line."""
+    line = " ".join(text.split())
+    return line if len(line) <= longest else line[: longest - 1] + "…"
+
+
+def describe_event(event: JsonObject) -> str | None:
+    """Return one line for a timeline, or None for what it leaves out."""
+    payload = event["payload"]
+    kind = event["type"]
+    name = payload.get("tool_name", "")
+    lines = {
+        "turn_started": "turn started",
+        "turn_completed": "turn completed",
+        "turn_cancelled": "turn stopped",
+        "turn_stopping": "stop requested",
+        "model_started": "model step started",
+        "model_finished": f"model step {payload.get('status')}",
+        "tool_call_deferred": f"wants {name} ({payload.get('effect')})",
+        "tool_call_started": f"{name} started",
+        "tool_call_finished": f"{name} {payload.get('status')}",
+        "message_queued": "message queued",
+        "attempt_reset": f"attempt given up: {payload.get('reason')}",
+        "model_retry_scheduled": f"reconnect {payload.get('attempt')} in {payload.get('retry_in_ms')} ms",
+    }
+    if kind == "turn_failed":
+        error = payload["error"]
+        return f"turn failed: {error['code']}: {error['message']}"
+    if kind == "interrupt_raised":
+        return f"waits for an approval of {name} ({payload['interrupt_id']})"
+    if kind == "interrupt_resolved":
+        return f"approval {_decision(payload)}"
+    return lines.get(kind)
+
+
+def _decision(payload: JsonObject) -> str:
+    if "cancellation_reason" in payload:
+        return f"withdrawn ({payload['cancellation_reason']})"
+    actor = payload.get("actor", {}).get("subject", "?")
+    return f"{'given' if payload.get('approved') else 'refused'} by {actor}"
+
+
+def print_timeline(events: Sequence[JsonObject]) -> None:
+    """Print a session's durable events, one line each."""
+    for event in events:
+        line = describe_event(event)
+        if line is None:
+            continue
+        attempt = event.get("attempt", 1)
+        again = f" [attempt {attempt}]" if attempt > 1 else ""
+        say(f"  {event['at'][11:23]}  {event.get('turn_id', ''):8}  {line}{again}")
+
+
+def print_state(snapshot: JsonObject) -> None:
+    """Print what state a session is in, what it waits for, and who can unblock it."""
+    state = snapshot["state"]
+    say(
+        f"session {snapshot['session_id']} · agent {snapshot['agent']} · {state['status']} · version {state['version']}"
+    )
+    if "last_turn_error" in state:
+        error = state["last_turn_error"]
+        say(f"the last turn failed: {error['code']}: {error['message']}")
+    waits = {item["id"]: item for item in state.get("waiting_for", [])}
+    for interrupt in snapshot["pending_interrupts"]:
+        since = waits.get(interrupt["interrupt_id"], {}).get("since", "?")
+        until = f", until {interrupt['deadline']}" if "deadline" in interrupt else ""
+        say(f"waits for an approval of {interrupt['tool_name']} {arguments_of(interrupt)}, since {since}{until}")
+        say(f"  the session's owner can approve or reject {interrupt['interrupt_id']}")
+    for queued in snapshot["inbox"]:
+        say(f"queued: {shortened(queued['text'])}")

@@ -1,0 +1,119 @@
+"""The embedded runtime: agents, one SQLite file, and a worker in this process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from perdure.agents.definition import AgentDefinition, AgentRegistry
+from perdure.embedded.clock import SystemClock, new_id
+from perdure.embedded.database import Database
+from perdure.embedded.leases import SqliteLeases
+from perdure.embedded.live import EmbeddedLive
+from perdure.embedded.queue import EmbeddedQueue, EmbeddedTimers
+from perdure.embedded.store import SqliteSessionStore
+from perdure.embedded.worker import EmbeddedWorker
+from perdure.ports import Clock, NewId, Ports
+from perdure.service import LOCAL_CALLER, Caller, Service
+from perdure.session import BoundService, Session
+from perdure.steps.base import StepDeps
+
+JsonObject = dict[str, Any]
+
+
+class EmbeddedRuntime:
+    """Durable sessions in one process. Use it as an async context manager; leaving it drains running steps.
+
+    Attributes:
+        service: The operations, for hosts that bring their own callers.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        agents: Sequence[AgentDefinition],
+        *,
+        clock: Clock | None = None,
+        new_id: NewId = new_id,
+        grace_seconds: float = 10.0,
+    ) -> None:
+        self._path = path
+        self._agents = AgentRegistry(agents)
+        self._clock = clock or SystemClock()
+        self._new_id = new_id
+        self._grace_seconds = grace_seconds
+        self._database: Database | None = None
+        self._worker: EmbeddedWorker | None = None
+        self.service: Service
+
+    async def __aenter__(self) -> Self:
+        database = await asyncio.to_thread(Database.open, self._path)
+        self._database = database
+        queue, timers = EmbeddedQueue(self._clock), EmbeddedTimers(self._clock)
+        leases = SqliteLeases(database)
+        ports = Ports(
+            store=SqliteSessionStore(database),
+            leases=leases,
+            queue=queue,
+            timers=timers,
+            live=EmbeddedLive(),
+            clock=self._clock,
+            new_id=self._new_id,
+        )
+        deps = StepDeps(ports=ports, agents=self._agents)
+        self.service = Service(deps)
+        self._worker = EmbeddedWorker(deps, queue, timers, leases)
+        try:
+            await self._worker.start()
+        except BaseException:
+            await asyncio.to_thread(database.close)
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._worker is not None:
+            await self._worker.stop(grace_seconds=self._grace_seconds)
+        if self._database is not None:
+            await asyncio.to_thread(self._database.close)
+
+    def session(self, session_id: str, *, agent: str | None = None, caller: Caller = LOCAL_CALLER) -> Session:
+        """Return a session by its id; it is made by the first message.
+
+        Args:
+            session_id: `[A-Za-z0-9._:-]{1,128}`.
+            agent: Which agent a new session gets; None: the first one.
+        """
+        return Session(BoundService(self.service, caller), session_id, agent=agent)
+
+    async def sessions(self, *, cursor: str | None = None, limit: int = 50) -> JsonObject:
+        """Return `{sessions, next_cursor?}`, newest activity first."""
+        return await self.service.list_sessions(LOCAL_CALLER, cursor=cursor, limit=limit)
+
+
+def open_runtime(
+    path: str | Path,
+    *,
+    agents: Sequence[AgentDefinition],
+    clock: Clock | None = None,
+    new_id: NewId = new_id,
+    grace_seconds: float = 10.0,
+) -> EmbeddedRuntime:
+    """Open the durable sessions of one SQLite file, in this process: `async with perdure.open(...) as runtime`.
+
+    Args:
+        path: The file; it is made if there is none. `:memory:` keeps nothing.
+        agents: The agents of this deployment; the first is the default of new sessions.
+        clock: Where the time comes from; the system's by default.
+        grace_seconds: How long leaving waits for running steps; what is cut off is taken up at the next start.
+
+    Raises:
+        DatabaseInUseError: Another process has the file open.
+        DatabaseUnusableError: The file can't be used; the message says why.
+        ConfigurationError: Something about the agents is wrong.
+    """
+    return EmbeddedRuntime(path, agents, clock=clock, new_id=new_id, grace_seconds=grace_seconds)

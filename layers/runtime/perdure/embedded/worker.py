@@ -1,0 +1,119 @@
+"""The embedded worker: runs steps as they become ready, fires timers, and looks after what a crash left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+
+from perdure.core.expected import Dispatch, Timer
+from perdure.embedded.leases import SqliteLeases
+from perdure.embedded.queue import EmbeddedQueue, EmbeddedTimers
+from perdure.errors import PerdureError
+from perdure.ports import SessionKey
+from perdure.steps.base import StepDeps, StepMessage
+from perdure.steps.call_tool import call_single_attempt_tool, call_tool
+from perdure.steps.recover import fire_timer, sweep, sweep_session
+from perdure.steps.run_model import run_model
+
+logger = logging.getLogger("perdure")
+
+MAX_RUNNING_STEPS = 512
+"""Steps that run at a time in one process; the rest wait in the queue. Our own choice: waiting for models is cheap."""
+
+SWEEP_SECONDS = 30.0
+"""Time between two sweeps while the process lives; after a crash the start itself sweeps."""
+
+_STEPS: dict[str, Callable[..., Awaitable[None]]] = {
+    "run_model": run_model,
+    "call_tool": call_tool,
+    "call_single_attempt_tool": call_single_attempt_tool,
+}
+
+_FOR_EVER = datetime(9999, 1, 1, tzinfo=UTC)
+
+
+class EmbeddedWorker:
+    """Runs the steps of one database, in this process and on its event loop."""
+
+    def __init__(self, deps: StepDeps, queue: EmbeddedQueue, timers: EmbeddedTimers, leases: SqliteLeases) -> None:
+        self._deps = deps
+        self._queue = queue
+        self._timers = timers
+        self._leases = leases
+        self._loops: list[asyncio.Task[None]] = []
+        self._running: set[asyncio.Task[None]] = set()
+        self._slots = asyncio.Semaphore(MAX_RUNNING_STEPS)
+
+    async def start(self) -> None:
+        """Pick up what an earlier process left, then work until `stop`."""
+        await self._recover()
+        self._loops = [
+            asyncio.create_task(self._run_steps(), name="perdure-steps"),
+            asyncio.create_task(self._fire_timers(), name="perdure-timers"),
+            asyncio.create_task(self._sweep_regularly(), name="perdure-sweep"),
+        ]
+
+    async def stop(self, *, grace_seconds: float = 10.0) -> int:
+        """Take no new step, let the running ones finish, and cut off those that are left after the grace.
+
+        Returns:
+            How many were cut off; they are taken up again when the database is opened next.
+        """
+        for loop in self._loops:
+            loop.cancel()
+        await asyncio.gather(*self._loops, return_exceptions=True)
+        left: set[asyncio.Task[None]] = set()
+        if self._running:
+            _, left = await asyncio.wait(self._running, timeout=grace_seconds)
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        return len(left)
+
+    async def _recover(self) -> None:
+        """Rebuild queue and timers from the heads. The leases of an earlier process count as expired at once."""
+        await self._leases.expire_earlier_leases()
+        for key in await self._deps.ports.store.sessions_due(_FOR_EVER, limit=1_000_000):
+            await sweep_session(self._deps, key, at_start=True)
+
+    async def _run_steps(self) -> None:
+        while True:
+            await self._slots.acquire()
+            key, dispatch = await self._queue.next()
+            task = asyncio.create_task(self._run_step(key, dispatch))
+            self._running.add(task)
+            task.add_done_callback(self._running.discard)
+
+    async def _run_step(self, key: SessionKey, dispatch: Dispatch) -> None:
+        try:
+            await _STEPS[dispatch.kind](self._deps, StepMessage.of(key, dispatch))
+        except PerdureError:
+            logger.exception("a step could not be finished; the sweep will see to it", extra=_fields(key, dispatch))
+        except Exception:  # one step's fault must not end the worker
+            logger.exception("a step failed unexpectedly; the sweep will see to it", extra=_fields(key, dispatch))
+        finally:
+            self._slots.release()
+
+    async def _fire_timers(self) -> None:
+        while True:
+            key, timer = await self._timers.next()
+            await self._fire(key, timer)
+
+    async def _fire(self, key: SessionKey, timer: Timer) -> None:
+        try:
+            await fire_timer(self._deps, key, timer.timer_id, timer.fence)
+        except PerdureError:
+            logger.exception("a timer could not be fired; the sweep will", extra={"session_id": key.session_id})
+
+    async def _sweep_regularly(self) -> None:
+        while True:
+            await self._deps.ports.clock.sleep(SWEEP_SECONDS)
+            with contextlib.suppress(PerdureError):
+                await sweep(self._deps)
+
+
+def _fields(key: SessionKey, dispatch: Dispatch) -> dict[str, object]:
+    return {"session_id": key.session_id, "step_id": dispatch.step_id, "attempt": dispatch.attempt}
