@@ -1,5 +1,60 @@
-"""Durable AI-agent sessions."""
+"""Durable AI-agent sessions.
+
+The names below are imported when they are first used, so that `import perdure` stays cheap and an embedded session
+loads nothing of AWS.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from perdure._version import __version__
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    from perdure.agents.definition import AgentDefinition, InstructionContext
+    from perdure.agents.policies import ToolPolicy
+    from perdure.agents.tools import ToolContext, current_tool_context, function_tool
+    from perdure.client import connect
+    from perdure.embedded.runtime import open_runtime as open  # noqa: A004 - perdure.open is the contract
+    from perdure.errors import PerdureError, ToolExecutionError
+
+__all__ = [
+    "AgentDefinition",
+    "InstructionContext",
+    "PerdureError",
+    "ToolContext",
+    "ToolExecutionError",
+    "ToolPolicy",
+    "__version__",
+    "connect",
+    "current_tool_context",
+    "function_tool",
+    "open",
+]
+
+_HOMES = {
+    "AgentDefinition": ("perdure.agents.definition", "AgentDefinition"),
+    "InstructionContext": ("perdure.agents.definition", "InstructionContext"),
+    "PerdureError": ("perdure.errors", "PerdureError"),
+    "ToolContext": ("perdure.agents.tools", "ToolContext"),
+    "ToolExecutionError": ("perdure.errors", "ToolExecutionError"),
+    "ToolPolicy": ("perdure.agents.policies", "ToolPolicy"),
+    "connect": ("perdure.client", "connect"),
+    "current_tool_context": ("perdure.agents.tools", "current_tool_context"),
+    "function_tool": ("perdure.agents.tools", "function_tool"),
+    "open": ("perdure.embedded.runtime", "open_runtime"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, attribute = _HOMES[name]
+    value = getattr(importlib.import_module(module), attribute)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

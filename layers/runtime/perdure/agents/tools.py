@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextvars
+import inspect
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
-from perdure.agents.policies import ApprovalRule, Effect
+from perdure.agents.execution import output_text, run_body
+from perdure.agents.policies import ApprovalRule, Effect, check_effect
+from perdure.errors import ConfigurationError, PermanentError, ToolExecutionError
+
+if TYPE_CHECKING:
+    from perdure.agents.schema import Parameters
 
 JsonObject = dict[str, Any]
 
@@ -43,11 +52,15 @@ class ToolContext:
 class FunctionTool:
     """A tool: what the model is told of it, what it does to the world, and how it is run.
 
+    Calling it calls the plain function, so that a user's own tests need no runtime.
+
     Attributes:
         parameters: JSON Schema of its arguments.
-        validate: Checks and converts raw arguments; returns the validated object as JSON values.
+        validate: Checks raw arguments and returns those that are stored and executed later, perhaps by another
+            process: the same JSON values, from which `execute` makes what the annotations say.
             Raises ValueError with a short reason.
-        execute: Runs the body with validated arguments and returns the output text.
+        execute: Runs the body with validated arguments and returns the output text, which is never empty.
+        function: The plain function, if there is one.
     """
 
     name: str
@@ -57,3 +70,141 @@ class FunctionTool:
     execute: Callable[[JsonObject, ToolContext], Awaitable[str]]
     effect: Effect | None = None
     requires_approval: ApprovalRule | None = None
+    function: Callable[..., Any] | None = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self.function is None:
+            raise TypeError(f"tool {self.name!r} has no plain function to call")
+        return self.function(*args, **kwargs)
+
+
+class OutsideToolError(PermanentError, LookupError):
+    """There is no tool context, because no tool is running here."""
+
+    code = "configuration"
+
+
+_running: contextvars.ContextVar[ToolContext] = contextvars.ContextVar("perdure_tool_context")
+
+
+def current_tool_context() -> ToolContext:
+    """Return the context of the tool call that is running, from anywhere below it, threads of `def` tools included.
+
+    Raises:
+        OutsideToolError: No tool is running here.
+    """
+    context = _running.get(None)
+    if context is None:
+        raise OutsideToolError("no tool is running here: current_tool_context() works below a tool's body only")
+    return context
+
+
+@contextmanager
+def running_tool(context: ToolContext) -> Iterator[None]:
+    """Make a context the current one; for runners of other frameworks, and for tests of code below a tool."""
+    token = _running.set(context)
+    try:
+        yield
+    finally:
+        _running.reset(token)
+
+
+@overload
+def function_tool(function: Callable[..., Any], /) -> FunctionTool: ...
+
+
+@overload
+def function_tool(
+    *,
+    effect: Effect | None = None,
+    requires_approval: ApprovalRule | None = None,
+    name: str | None = None,
+    description: str | None = None,
+) -> Callable[[Callable[..., Any]], FunctionTool]: ...
+
+
+def function_tool(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    effect: Effect | None = None,
+    requires_approval: ApprovalRule | None = None,
+    name: str | None = None,
+    description: str | None = None,
+) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
+    """Make a function a tool; `@function_tool` or `@function_tool(effect="read", …)`.
+
+    An `async def` runs on the event loop, a `def` in a thread of its own. A text that it returns is the output;
+    anything else becomes JSON (`output_text` has the details). It raises `ToolExecutionError` for a failure that the
+    model should see; any other exception is tried again where the effect allows (spec TOOL-09).
+
+    Args:
+        effect: What it does to the world. None: the agent's default, `unclassified` unless it says otherwise.
+        requires_approval: True, False, or a pure function of the arguments as the model gave them (parameters that it
+            left out are absent) that returns `approved` or `ask`. None: as the effect has it.
+        name: What the model calls it. None: the function's name.
+        description: What the model is told of it. None: the first paragraph of the docstring.
+
+    Raises:
+        ConfigurationError: Something in the signature or the policy is wrong; the message names it.
+    """
+    scope = sys._getframe(1).f_locals  # annotations may be strings that name classes of the defining function
+
+    def decorate(target: Callable[..., Any]) -> FunctionTool:
+        from perdure.agents.schema import parameters_of
+
+        tool_name = name if name is not None else getattr(target, "__name__", "")
+        if not tool_name:
+            raise ConfigurationError(f"{target!r} has no name of its own: pass function_tool(name=…)")
+        if inspect.isgeneratorfunction(target) or inspect.isasyncgenfunction(target):
+            raise ConfigurationError(f"tool {tool_name!r} is a generator: return its result instead")
+        check_effect(effect, f"tool {tool_name!r}")
+        if (
+            requires_approval is not None
+            and not isinstance(requires_approval, bool)
+            and not callable(requires_approval)
+        ):
+            raise ConfigurationError(f"requires_approval of tool {tool_name!r} must be a bool or a function")
+        parameters = parameters_of(target, tool_name, ToolContext, scope)
+        return FunctionTool(
+            name=tool_name,
+            description=description if description is not None else _first_paragraph(target),
+            parameters=parameters.schema,
+            validate=_validator(parameters),
+            execute=_executor(tool_name, target, parameters),
+            effect=effect,
+            requires_approval=requires_approval,
+            function=target,
+        )
+
+    return decorate if function is None else decorate(function)
+
+
+def _first_paragraph(function: Callable[..., Any]) -> str:
+    paragraph = (inspect.getdoc(function) or "").strip().split("\n\n")[0]
+    return " ".join(paragraph.split())
+
+
+def _validator(parameters: Parameters) -> Callable[[JsonObject], JsonObject]:
+    def validate(raw: JsonObject) -> JsonObject:
+        parameters.convert(raw)
+        return raw
+
+    return validate
+
+
+def _executor(
+    tool_name: str, function: Callable[..., Any], parameters: Parameters
+) -> Callable[[JsonObject, ToolContext], Awaitable[str]]:
+    async def execute(arguments: Mapping[str, Any], context: ToolContext) -> str:
+        try:
+            values = parameters.convert(dict(arguments))
+        except ValueError as error:  # stored by an older deployment whose signature was another
+            raise ToolExecutionError(f"invalid {tool_name} arguments: {error}") from error
+        if parameters.context_parameter is not None:
+            values[parameters.context_parameter] = context
+        with running_tool(context):
+            result = await run_body(function, values)
+        return output_text(tool_name, result)
+
+    return execute

@@ -1,0 +1,140 @@
+"""What a model asked for becomes calls that can be stored: parsed, checked, and with the policy that holds for them.
+
+Evaluated once, when the model step ends; the stored decision holds from then on (spec TOOL-03, APPR-05).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from perdure.agents.definition import AgentDefinition
+from perdure.agents.policies import EffectivePolicy
+from perdure.agents.runner import DeferredCall
+from perdure.agents.tools import FunctionTool
+from perdure.core.commands import RequestedCall
+from perdure.models.surrogates import mended
+
+JsonObject = dict[str, Any]
+logger = logging.getLogger(__name__)
+
+MAX_ARGUMENT_DEPTH = 100
+"""Nesting of arguments, in levels. Our own choice: half of what pydantic's JSON parser takes (200)."""
+
+MAX_TOOL_NAME = 64
+"""Length of a tool's name, in characters: what chat-completions and Bedrock accept."""
+
+_ILLEGAL_IN_NAME = re.compile(r"[^A-Za-z0-9_-]")
+
+
+def requested_calls(agent: AgentDefinition, calls: Sequence[DeferredCall]) -> tuple[RequestedCall, ...]:
+    """Return the calls of one model response, in the model's order, ready to be stored.
+
+    A call of an unknown tool, or with arguments that its tool refuses, is settled as `failed` and needs no approval
+    (spec TOOL-10).
+    """
+    return tuple(_requested(agent, call) for call in calls)
+
+
+def _requested(agent: AgentDefinition, call: DeferredCall) -> RequestedCall:
+    arguments, complaint = _parsed(call.arguments_text)
+    tool = agent.tool(call.tool_name)
+    if tool is None:
+        return _settled(call, arguments, "read", unknown_tool(agent, call.tool_name))
+    policy = agent.policy_of(tool)
+    if arguments is not None:
+        try:
+            arguments = tool.validate(arguments)
+        except ValueError as error:
+            complaint = str(error)
+    if arguments is None or complaint:
+        return _settled(call, arguments, policy.effect, f"invalid {tool.name} arguments: {complaint}")
+    return RequestedCall(
+        tool_name=tool.name,
+        effect=policy.effect,
+        requires_approval=_needs_approval(tool, policy, arguments),
+        provider_call_id=call.provider_call_id,
+        arguments=arguments,
+        approval_deadline=policy.approval_deadline,
+    )
+
+
+def _settled(call: DeferredCall, arguments: JsonObject | None, effect: str, text: str) -> RequestedCall:
+    return RequestedCall(
+        tool_name=storable_name(call.tool_name),
+        effect=effect,
+        requires_approval=False,
+        provider_call_id=call.provider_call_id,
+        arguments=arguments,
+        arguments_text=None if arguments is not None else mended(call.arguments_text),
+        settled=("failed", text),
+    )
+
+
+def unknown_tool(agent: AgentDefinition, name: str) -> str:
+    """Return what the model is told about a tool that the agent does not have (field case F130)."""
+    shown = mended(name[: 2 * MAX_TOOL_NAME])
+    available = ", ".join(tool.name for tool in agent.tools)
+    return f"unknown tool {shown}; available tools: {available or 'none'}"
+
+
+def storable_name(name: str) -> str:
+    """Return a name that every provider accepts in a replayed history, and that HEAD has room for."""
+    return _ILLEGAL_IN_NAME.sub("_", name)[:MAX_TOOL_NAME] or "_"
+
+
+def _needs_approval(tool: FunctionTool, policy: EffectivePolicy, arguments: JsonObject) -> bool:
+    try:
+        return policy.needs_approval(arguments)
+    except Exception:  # user code; a rule that can't decide must not let a call pass
+        logger.warning("approval rule failed, so a person is asked", extra={"tool": tool.name}, exc_info=True)
+        return True
+
+
+def _parsed(text: str) -> tuple[JsonObject | None, str]:
+    """Return the JSON object that a text holds and "", or None and the reason. No text is no arguments."""
+    if not text.strip():
+        return {}, ""
+    try:
+        value = json.loads(text, parse_constant=_refuse_constant)
+    except RecursionError:
+        return None, "nested too deeply"
+    except ValueError as error:
+        return None, str(error) if isinstance(error, _NotANumberError) else "not valid JSON"
+    if not isinstance(value, dict):
+        return None, "not a JSON object"
+    complaint = _why_not_storable(value)
+    return (None, complaint) if complaint else (value, "")
+
+
+class _NotANumberError(ValueError):
+    """JSON has no NaN and no infinities; `json.loads` would take them."""
+
+
+def _refuse_constant(_: str) -> Any:
+    raise _NotANumberError("NaN and Infinity are no JSON numbers")
+
+
+def _why_not_storable(value: Any) -> str:
+    """Return what keeps a parsed value from being written as JSON in UTF-8 again, or an empty text."""
+    level = [value]
+    for _ in range(MAX_ARGUMENT_DEPTH):
+        deeper: list[Any] = []
+        for item in level:
+            if isinstance(item, dict):
+                deeper += item.keys()
+                deeper += item.values()
+            elif isinstance(item, list):
+                deeper += item
+            elif isinstance(item, float) and not math.isfinite(item):
+                return "a number is out of range"
+            elif isinstance(item, str) and mended(item) is not item:
+                return "a text holds half of a surrogate pair"
+        if not deeper:
+            return ""
+        level = deeper
+    return "nested too deeply"

@@ -1,0 +1,163 @@
+"""The built-in Stepwise runner: one provider call a step, tools handed over and never run inside it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from perdure.agents.calls import requested_calls, unknown_tool
+from perdure.agents.definition import AgentDefinition, InstructionContext
+from perdure.agents.runner import AgentTurnContext, DeferredCall, ModelOutcome
+from perdure.agents.tools import ToolContext
+from perdure.core.history import HistoryItem, UserItem
+from perdure.errors import ModelCallError, ToolExecutionError
+from perdure.models.base import ModelRequest, ModelResponse, StreamItem, TextDelta, ToolDefinition
+
+__all__ = ["StepwiseRunner", "requested_calls"]
+
+JsonObject = dict[str, Any]
+
+Ending = Literal["answer", "tool_calls", "truncated", "filtered", "refused"]
+
+_ENDINGS: dict[str, Ending] = {"length": "truncated", "content_filter": "filtered", "refusal": "refused"}
+
+TURN_RETRIED = """[turn_retried]
+The connection broke while you were answering. What had arrived by then is below; it was not kept.
+Answer again from the beginning, with the whole answer.
+[partial_answer]
+{partial}
+[/partial_answer]
+[/turn_retried]"""
+"""Tells a model of its answer that was cut; only in the resent prompt, never stored (spec RETRY-04)."""
+
+
+class StepwiseRunner:
+    """Runs agents on the `ModelClient` of their definition. Keeps nothing; one serves all sessions."""
+
+    async def run_model_step(self, agent: AgentDefinition, context: AgentTurnContext) -> ModelOutcome:
+        """Make one provider call and say how it ended.
+
+        Raises:
+            ModelCallError: No usable answer. `aborted` when the turn's abort signal came; then the stream is closed.
+        """
+        call = _ProviderCall(context)
+        stream = agent.model.stream(_request(agent, context))
+        reading = asyncio.ensure_future(call.read(stream))
+        aborting = asyncio.ensure_future(context.abort.wait())
+        try:
+            await asyncio.wait({reading, aborting}, return_when=asyncio.FIRST_COMPLETED)
+            if not reading.done():
+                raise ModelCallError(
+                    "the model call was aborted", kind="aborted", retryable=False, partial_text=call.text
+                )
+            return _outcome(agent, context, reading.result())
+        except ModelCallError as error:
+            error.partial_text = error.partial_text or call.text
+            raise
+        finally:
+            aborting.cancel()
+            await _close(reading, stream)
+
+    async def execute_tool(self, agent: AgentDefinition, context: ToolContext, arguments: JsonObject) -> str:
+        """Run one of the agent's tools.
+
+        Raises:
+            ToolExecutionError: A failure that the model should see: the tool said so, or a deployment removed it.
+        """
+        tool = agent.tool(context.tool_name)
+        if tool is None:
+            raise ToolExecutionError(unknown_tool(agent, context.tool_name))
+        return await tool.execute(arguments, context)
+
+
+@dataclass(slots=True)
+class _ProviderCall:
+    """Reads one stream and remembers the text it has seen."""
+
+    context: AgentTurnContext
+    pieces: list[str] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        return "".join(self.pieces)
+
+    async def read(self, stream: AsyncIterator[StreamItem]) -> ModelResponse:
+        async for item in stream:
+            if isinstance(item, ModelResponse):
+                return item
+            if isinstance(item, TextDelta):
+                self.pieces.append(item.text)
+            await self.context.emit(item)
+        raise ModelCallError("the model's stream ended without a response", kind="malformed", retryable=True)
+
+
+async def _close(reading: asyncio.Future[ModelResponse], stream: AsyncIterator[StreamItem]) -> None:
+    """End the reading and the stream. A failure of the cleanup never replaces what went wrong before."""
+    reading.cancel()
+    await asyncio.wait({reading})
+    if not reading.cancelled():
+        reading.exception()  # seen, so that asyncio does not report it a second time
+    aclose = getattr(stream, "aclose", None)
+    if aclose is not None:
+        with contextlib.suppress(Exception):
+            await aclose()
+
+
+def _request(agent: AgentDefinition, context: AgentTurnContext) -> ModelRequest:
+    messages: tuple[HistoryItem, ...] = context.history
+    if context.retried_partial:
+        messages = (*messages, UserItem(text=TURN_RETRIED.format(partial=context.retried_partial)))
+    instructions = agent.instructions_for(
+        InstructionContext(
+            session_id=context.session_id,
+            turn_id=context.turn_id,
+            attempt=context.attempt,
+            interaction_mode=context.interaction_mode,
+            settings=context.settings,
+        )
+    )
+    tools = agent.tools if context.offer_tools else ()
+    return ModelRequest(
+        messages=messages,
+        instructions=instructions,
+        tools=tuple(
+            ToolDefinition(name=tool.name, description=tool.description, parameters=tool.parameters) for tool in tools
+        ),
+        settings=dict(agent.model_settings),
+        deadline=context.deadline,
+    )
+
+
+def _outcome(agent: AgentDefinition, context: AgentTurnContext, response: ModelResponse) -> ModelOutcome:
+    """Say how a response ended. Calls alone tell whether tools are wanted (F011); half ones are dropped."""
+    whole = response.finish == "stop"
+    calls = tuple(
+        DeferredCall(
+            tool_name=call.tool_name, arguments_text=call.arguments_text, provider_call_id=call.provider_call_id
+        )
+        for call in response.tool_calls
+        if whole
+    )
+    ending: Ending = "tool_calls" if calls else "answer"
+    return ModelOutcome(
+        ending=ending if whole else _ENDINGS[response.finish],
+        text=response.text,
+        reasoning=response.reasoning,
+        calls=calls,
+        usage=response.usage,
+        provider=_provider(agent, response),
+        run_state={"model_calls": (context.run_state or {}).get("model_calls", 0) + 1} if calls else None,
+        metadata=response.metadata,
+    )
+
+
+def _provider(agent: AgentDefinition, response: ModelResponse) -> JsonObject | None:
+    """Return what only this provider sees again: its opaque item, and word that the call ids are its own (F010)."""
+    ids = any(call.provider_call_id for call in response.tool_calls)
+    if response.provider_item is None and not ids:
+        return None
+    provider: JsonObject = {"provider": agent.model.provider, "api": agent.model.provider}
+    return provider | ({"item": response.provider_item} if response.provider_item is not None else {})
