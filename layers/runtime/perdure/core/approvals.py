@@ -46,14 +46,14 @@ def on_resolve_interrupt(draft: Draft, command: ResolveInterrupt) -> Decision:
         },
     )
     if command.approved:
-        approved = replace(call, status="approved", ready_at=draft.now, first_attempt_at=draft.now)
         others = tuple(i for i in draft.turn.interrupts if i is not interrupt)
+        approved = replace(call, status="approved")
         draft.set_turn(replace(draft.turn.with_call(approved), interrupts=others))
     else:
         denied = (*draft.turn.denied, denial_key(call.tool_name, interrupt.arguments_hash))
         draft.set_turn(replace(draft.turn, denied=denied))
         settle_call(draft, call, "rejected", texts.denied(command.message), reason="denied")
-        join_calls(draft)
+    join_calls(draft)
     return draft.decision({"result": "resolved"}, command.receipts)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from perdure.core.head import Call, Head
-from perdure.core.limits import MAX_PARALLEL_WRITES, START_LEASE, TIMER_GRACE
+from perdure.core.limits import START_LEASE, TIMER_GRACE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,16 +29,14 @@ class Timer:
 
 
 def expected_dispatches(head: Head) -> tuple[Dispatch, ...]:
-    """Return the steps that should be running or on their way: a model step, or all reads and the first 8 writes."""
+    """Return the steps that should be running or on their way: a model step, or the calls that were made ready."""
     turn = head.turn
     if turn is None:
         return ()
     if turn.step is not None:
         step = turn.step
         return (Dispatch(kind="run_model", step_id=step.step_id, attempt=step.attempt, not_before=step.not_before),)
-    ready = [call for call in turn.calls if call.status == "approved"]
-    writes = [call for call in ready if not call.is_read][:MAX_PARALLEL_WRITES]
-    return tuple(_dispatch(call) for call in ready if call.is_read or call in writes)
+    return tuple(_dispatch(call) for call in turn.calls if call.is_ready)
 
 
 def _dispatch(call: Call) -> Dispatch:
@@ -66,5 +64,5 @@ def sweep_due_at(head: Head) -> datetime | None:
     moments = [timer.due_at + TIMER_GRACE for timer in expected_timers(head)]
     if turn.step is not None:
         moments.append(turn.step.ready_at + START_LEASE)
-    moments += [call.ready_at + START_LEASE for call in turn.calls if call.status == "approved" and call.ready_at]
+    moments += [call.ready_at + START_LEASE for call in turn.calls if call.is_ready and call.ready_at]
     return min(moments, default=None)

@@ -32,7 +32,8 @@ class Call:
         effect: `read`, `idempotent_write`, `non_idempotent_write` or `unclassified`.
         status: `awaiting_approval`, `approved`, or one of `FINAL_STATUSES`.
         attempt: The attempt that is expected now, from 1.
-        ready_at: When the expected attempt was made ready; its first attempt's time is `first_attempt_at`.
+        ready_at: When the expected attempt was made ready; its first attempt's time is `first_attempt_at`. None: it
+            is final, awaits a person, or waits for one of the 8 places for writes.
         not_before: The expected attempt's earliest start; None: at once.
         started: Owner nonce of the last start. Sticky: once set, nobody may say that the call did not run.
         started_attempt: The attempt that started last; 0 when none did.
@@ -54,6 +55,10 @@ class Call:
     @property
     def is_final(self) -> bool:
         return self.status in FINAL_STATUSES
+
+    @property
+    def is_ready(self) -> bool:
+        return self.status == "approved" and self.ready_at is not None
 
     @property
     def is_read(self) -> bool:

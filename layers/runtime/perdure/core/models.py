@@ -101,7 +101,7 @@ def _ask_for_tools(draft: Draft, command: ModelFinished) -> None:
     call_ids = [draft.new_id("call") for _ in command.calls]
     parts = (*command.parts, *(_call_part(i, c) for i, c in zip(call_ids, command.calls, strict=True)))
     draft.message("assistant", parts, provider=command.provider)
-    calls = tuple(_call(draft, i, c) for i, c in zip(call_ids, command.calls, strict=True))
+    calls = tuple(_call(i, c) for i, c in zip(call_ids, command.calls, strict=True))
     draft.set_turn(replace(draft.turn, calls=calls))
     for index, (call, requested) in enumerate(zip(calls, command.calls, strict=True)):
         draft.event(
@@ -126,7 +126,7 @@ def _ask_for_tools(draft: Draft, command: ModelFinished) -> None:
         join_calls(draft)
 
 
-def _call(draft: Draft, call_id: str, requested: RequestedCall) -> Call:
+def _call(call_id: str, requested: RequestedCall) -> Call:
     asks = requested.requires_approval
     return Call(
         call_id=call_id,
@@ -134,8 +134,6 @@ def _call(draft: Draft, call_id: str, requested: RequestedCall) -> Call:
         effect=requested.effect,
         requires_approval=asks,
         status="awaiting_approval" if asks else "approved",
-        ready_at=None if asks else draft.now,
-        first_attempt_at=None if asks else draft.now,
     )
 
 

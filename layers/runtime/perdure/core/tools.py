@@ -22,7 +22,7 @@ def on_tool_started(draft: Draft, command: ToolStarted) -> Decision:
     call = head.turn.call(command.call_id) if head.turn else None
     if head.turn is None or call is None or call.is_final or call.attempt != command.attempt:
         return Decision.unchanged(head, {"go": False})
-    if call.status != "approved":
+    if not call.is_ready:
         return Decision.unchanged(head, {"go": False})
     if call.started_attempt == command.attempt:
         return Decision.unchanged(head, {"go": call.started == command.owner})

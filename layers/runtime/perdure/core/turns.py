@@ -7,7 +7,7 @@ from dataclasses import replace
 from perdure.core import texts
 from perdure.core.decision import Draft
 from perdure.core.head import Call, ClosedTurn, ModelStep, Turn, TurnError
-from perdure.core.limits import PREVIEW_CHARACTERS
+from perdure.core.limits import MAX_PARALLEL_WRITES, PREVIEW_CHARACTERS
 
 
 def open_turn(draft: Draft, message_id: str, input_version: int) -> None:
@@ -69,11 +69,28 @@ def settle_call(draft: Draft, call: Call, status: str, output: str, *, reason: s
 def join_calls(draft: Draft) -> None:
     """When every call has its result: ask the model again, or end a turn that is being stopped."""
     if draft.turn.open_calls:
-        return
-    if draft.turn.stop is not None:
+        _make_ready(draft)
+    elif draft.turn.stop is not None:
         cancel_turn(draft)
     else:
         ask_model(draft)
+
+
+def _make_ready(draft: Draft) -> None:
+    """Begin the first attempt of every approved call that may run now: all reads, and writes while 8 places last.
+
+    A write keeps its place until it is final, so an approval that comes later never pushes out one that runs; and
+    its attempts are counted from here, not from when it began to wait for a place.
+    """
+    calls = draft.turn.calls
+    free = MAX_PARALLEL_WRITES - sum(1 for call in calls if call.is_ready and not call.is_read)
+    made_ready = []
+    for call in calls:
+        if call.status == "approved" and not call.is_ready and (call.is_read or free > 0):
+            free -= 0 if call.is_read else 1
+            call = replace(call, ready_at=draft.now, first_attempt_at=draft.now)
+        made_ready.append(call)
+    draft.set_turn(replace(draft.turn, calls=tuple(made_ready)))
 
 
 def complete_turn(draft: Draft, *, answer: str, reason: str | None = None) -> None:
@@ -116,7 +133,7 @@ def reject_open_calls(draft: Draft) -> None:
 
 
 def _message_count(draft: Draft) -> int:
-    return draft.head.message_sequence - draft.turn.first_sequence
+    return draft.message_sequence - draft.turn.first_sequence
 
 
 def _close(draft: Draft, outcome: str, preview: str | None = None) -> None:
