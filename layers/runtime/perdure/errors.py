@@ -38,9 +38,13 @@ class PermanentError(PerdureError):
 
 
 class StoreUnavailableError(TransientError):
-    """The store gave no answer; whether the write landed is unknown. The same commit may be sent again."""
+    """The store gave no answer; whether the write landed is unknown. The same commit may be sent again.
+
+    `idempotency_key` is the key with which a command of a `Session` may be repeated; None elsewhere.
+    """
 
     code = "store_unavailable"
+    idempotency_key: str | None = None
 
 
 class StaleSessionError(ConflictError):

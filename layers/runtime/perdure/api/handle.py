@@ -1,0 +1,96 @@
+"""One request in, one response out: find the route, check everything, call the service, tell of errors."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from perdure.api import sse
+from perdure.api.failures import failure
+from perdure.api.messages import ApiRequest, ApiResponse, JsonObject, TicketIssuer, json_response
+from perdure.api.openapi import document
+from perdure.api.reading import read_body, read_query, require_json
+from perdure.api.routes import Call, Route, find_route
+from perdure.core.limits import MAX_IDEMPOTENCY_KEY
+from perdure.errors import InvalidRequestError, UnauthorizedError
+
+if TYPE_CHECKING:
+    from perdure.service import Caller, Service
+
+
+async def handle(
+    request: ApiRequest, service: Service, caller: Caller | None, *, tickets: TicketIssuer | None = None
+) -> ApiResponse:
+    """Answer one request. Never raises; a request that is refused has changed nothing.
+
+    Args:
+        caller: Who asks, as the host has verified it. None: nobody known, which only public routes accept.
+        tickets: Issues WebSocket tickets; None: the route does not exist here.
+    """
+    try:
+        route, path = find_route(request.method, request.path, tickets=tickets is not None)
+        if route.run is None:
+            return _public(route, tickets=tickets is not None)
+        if caller is None:
+            raise UnauthorizedError("who is calling? Send a valid token")
+        call = _read(request, route, Call(service=service, caller=caller, path=path, query={}, tickets=tickets))
+        if route.streams and _wants_stream(request.headers):
+            return await _stream(request, call)
+        reply = await _answer(request, route.run(call), call)
+        return json_response(route.status, reply)
+    except Exception as error:  # noqa: BLE001 - the edge: whatever went wrong becomes a response
+        return failure(error)
+
+
+def _public(route: Route, *, tickets: bool) -> ApiResponse:
+    return json_response(200, document(tickets=tickets) if route.operation == "get_openapi" else {"status": "ok"})
+
+
+def _read(request: ApiRequest, route: Route, call: Call) -> Call:
+    query = read_query(request.query, route.query)
+    if route.body is None:
+        return replace(call, query=query)
+    require_json(request.headers)
+    body = read_body(request.body, route.body)
+    return replace(call, query=query, body=body, idempotency_key=_idempotency_key(request.headers))
+
+
+def _idempotency_key(headers: Mapping[str, str]) -> str | None:
+    key = headers.get("idempotency-key")
+    if key is None:
+        return None
+    if not 1 <= len(key) <= MAX_IDEMPOTENCY_KEY:
+        raise InvalidRequestError(f"`Idempotency-Key` must have 1 to {MAX_IDEMPOTENCY_KEY} characters")
+    return key
+
+
+def _wants_stream(headers: Mapping[str, str]) -> bool:
+    """Whether `Accept` names an event stream, and no JSON before it."""
+    wanted = [item.split(";")[0].strip().lower() for item in headers.get("accept", "").split(",")]
+    return next((w for w in wanted if w in (sse.MEDIA_TYPE, "application/json")), None) == sse.MEDIA_TYPE
+
+
+async def _stream(request: ApiRequest, call: Call) -> ApiResponse:
+    if not request.can_stream:
+        raise InvalidRequestError(
+            "events can't be streamed at this address: ask for JSON, with `wait_seconds` to wait for more"
+        )
+    after = request.headers.get("last-event-id") or call.query.get("after")
+    # The first page comes before the response begins, so that a bad cursor or session still gets its error.
+    first = await call.service.events(call.caller, call.session_id, after=after, limit=sse.PAGE)
+    pieces = sse.stream(call.service, call.caller, call.session_id, first, closing=request.closing)
+    return ApiResponse(status=200, headers=sse.HEADERS, stream=pieces)
+
+
+async def _answer(request: ApiRequest, running: Awaitable[JsonObject], call: Call) -> JsonObject:
+    """Wait for the service, but cut a long poll short when the host closes."""
+    if request.closing is None or not call.query.get("wait_seconds"):
+        return await running
+    reply = await sse.unless_closing(running, request.closing)
+    if reply is None:
+        return await call.service.events(call.caller, call.session_id, **{**call.query, "wait_seconds": 0})
+    return reply
+
+
+__all__ = ["handle"]

@@ -1,0 +1,310 @@
+"""The shapes of replies (surface §4.2), for the OpenAPI document and for tests that hold the service to them.
+
+A field with the default None is absent when it is not set, never null. Readers ignore fields that they don't know.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field
+
+Status = Literal["waiting_for_user_message", "running_model", "running_tools", "compacting_context"]
+EventTypes = (
+    "turn_started",
+    "turn_completed",
+    "turn_failed",
+    "turn_stopping",
+    "turn_cancelled",
+    "model_started",
+    "model_finished",
+    "model_retry_scheduled",
+    "attempt_reset",
+    "text_delta",
+    "reasoning_delta",
+    "tool_call_deferred",
+    "tool_call_started",
+    "tool_progress",
+    "tool_call_finished",
+    "interrupt_raised",
+    "interrupt_resolved",
+    "message_queued",
+    "usage_recorded",
+)
+
+
+class ErrorDetail(BaseModel):
+    """What went wrong. `code` is stable; `message` is for people; `retryable`: the same request may succeed."""
+
+    code: str
+    message: str
+    retryable: bool
+
+
+class Error(BaseModel):
+    """The body of every response that is not a success. Nothing has changed."""
+
+    error: ErrorDetail
+
+
+class Receipt(BaseModel):
+    """A message was accepted. `cursor` stands right before the first event that it causes."""
+
+    message_id: str
+    turn_id: str | None = None
+    delivered_as: str
+    duplicate: bool
+    cursor: str
+
+
+class TurnError(BaseModel):
+    """Why the latest turn failed."""
+
+    code: Literal["truncated", "filtered", "refused", "auth", "provider", "budget", "tool", "timeout", "internal"]
+    message: str
+
+
+class WaitingFor(BaseModel):
+    """Something that a session waits for."""
+
+    kind: Literal["approval", "question", "input", "timer", "task", "retry"]
+    id: str
+    since: datetime
+    until: datetime | None = None
+
+
+class State(BaseModel):
+    """What a session is doing. While tools wait for a person or a time, `waiting_for` tells for what."""
+
+    status: Status
+    turn_id: str | None = None
+    turn_count: int
+    interaction_mode: str
+    version: int
+    paused: bool | None = None
+    held: bool | None = None
+    stopping: Annotated[bool | None, Field(description="A stop was recorded and its turn has not ended yet.")] = None
+    blocked_reason: str | None = None
+    last_turn_error: TurnError | None = None
+    waiting_for: list[WaitingFor] | None = None
+
+
+class TextPart(BaseModel):
+    """Text."""
+
+    type: Literal["text"]
+    text: str
+
+
+class ReasoningPart(BaseModel):
+    """Reasoning that the provider shows."""
+
+    type: Literal["reasoning"]
+    text: str
+
+
+class ToolCallPart(BaseModel):
+    """A tool call as the model made it; `arguments_text` when its arguments were no JSON object."""
+
+    type: Literal["tool_call"]
+    tool_call_id: str
+    tool_name: str
+    arguments: dict[str, Any] | None = None
+    arguments_text: str | None = None
+
+
+class ToolResultPart(BaseModel):
+    """The one result of a tool call, as the model sees it."""
+
+    type: Literal["tool_result"]
+    tool_call_id: str
+    tool_name: str
+    status: Literal["succeeded", "failed", "rejected", "outcome_unknown"]
+    output: str
+
+
+Part = Annotated[TextPart | ReasoningPart | ToolCallPart | ToolResultPart, Field(discriminator="type")]
+
+
+class Message(BaseModel):
+    """One message of the transcript. `status` is absent for a whole one."""
+
+    message_id: str
+    sequence: int
+    turn_id: str
+    role: Literal["user", "assistant", "tool"]
+    parts: list[Part]
+    created_at: datetime
+    status: Literal["truncated", "filtered", "refused", "interrupted"] | None = None
+    metadata: dict[str, Any] | None = None
+
+
+class ToolCall(BaseModel):
+    """A tool call of the running turn, or of the latest one while none runs."""
+
+    tool_call_id: str
+    tool_name: str
+    arguments: dict[str, Any] | None = None
+    arguments_text: str | None = None
+    arguments_hash: str
+    effect: Literal["read", "idempotent_write", "non_idempotent_write", "unclassified"]
+    requires_approval: bool
+    status: Literal["awaiting_approval", "approved", "succeeded", "failed", "rejected", "outcome_unknown"]
+    attempt: int
+    output: str | None = None
+    error: str | None = None
+    cancellation_reason: str | None = None
+
+
+class Interrupt(BaseModel):
+    """Something that a person decides."""
+
+    interrupt_id: str
+    kind: Literal["approval", "question", "input"]
+    tool_call_id: str | None = None
+    tool_name: str | None = None
+    arguments: dict[str, Any] | None = None
+    arguments_text: str | None = None
+    arguments_hash: str | None = None
+    question: str | None = None
+    choices: list[Any] | None = None
+    allows_free_text: bool | None = None
+    deadline: datetime | None = None
+
+
+class InboxEntry(BaseModel):
+    """A message that waits for its turn."""
+
+    message_id: str
+    delivery: str
+    state: str
+    text: str
+    created_at: datetime
+
+
+class Inbox(BaseModel):
+    """Waiting messages in the order in which they will be taken."""
+
+    entries: list[InboxEntry]
+
+
+class Figure(BaseModel):
+    """A number and where it comes from. Without `value` it is not known; `partial`: at least this much."""
+
+    value: int | None = None
+    provenance: Literal["reported", "computed", "unavailable"]
+    partial: bool | None = None
+
+
+class Cost(BaseModel):
+    """A price as providers reported it: decimal text, never estimated or converted."""
+
+    value: str
+    currency: str | None = None
+    provenance: Literal["reported", "computed"]
+
+
+class Usage(BaseModel):
+    """What a session's provider calls used so far."""
+
+    input_tokens: Figure
+    output_tokens: Figure
+    cached_input_tokens: Figure
+    reasoning_tokens: Figure
+    cost: Cost | None = None
+    model_calls: int
+
+
+class Snapshot(BaseModel):
+    """A session now: its newest 50 messages, what it does and waits for. Events follow from `cursor` on."""
+
+    session_id: str
+    agent: str | None
+    state: State | None
+    messages: list[Message]
+    next_before: str | None = None
+    tool_calls: list[ToolCall]
+    pending_interrupts: list[Interrupt]
+    inbox: list[InboxEntry]
+    plan: dict[str, Any] | None = None
+    usage: Usage
+    summary: dict[str, Any] | None = None
+    settings: dict[str, Any]
+    cursor: str
+
+
+class MessagePage(BaseModel):
+    """Messages, oldest first. `next_before` leads to older ones; older than `deleted_before` are gone."""
+
+    messages: list[Message]
+    next_before: str | None = None
+    deleted_before: int | None = None
+
+
+class Event(BaseModel):
+    """Something that happened. Durable events carry `sequence`: 1, 2, 3 … per session, without gaps."""
+
+    type: Annotated[
+        str, Field(examples=list(EventTypes), description="More may come; others carry a prefix with a dot.")
+    ]
+    sequence: int | None = None
+    cursor: str
+    turn_id: str | None = None
+    step_execution_id: str | None = None
+    attempt: int | None = None
+    at: datetime
+    payload: dict[str, Any]
+
+
+class EventPage(BaseModel):
+    """Events in order, and the cursor behind the last of them. An empty page: there are no more for now."""
+
+    events: list[Event]
+    cursor: str
+
+
+class Resolution(BaseModel):
+    """The decision was recorded."""
+
+    result: Literal["resolved"]
+
+
+class StopResult(BaseModel):
+    """What a stop found."""
+
+    result: Literal["recorded", "already_recorded", "too_late", "idle", "other_turn", "not_controllable"]
+
+
+class SessionSummary(BaseModel):
+    """One row of the session list."""
+
+    session_id: str
+    agent: str | None
+    status: Status
+    version: int
+    turn_count: int
+    preview: str
+    created_at: datetime | None = None
+    last_activity_at: datetime | None = None
+    waiting_for: list[WaitingFor] | None = None
+
+
+class SessionPage(BaseModel):
+    """Sessions, newest activity first."""
+
+    sessions: list[SessionSummary]
+    next_cursor: str | None = None
+
+
+class SocketTicket(BaseModel):
+    """A ticket for the WebSocket."""
+
+    ticket: str
+    expires_at: datetime | None = None
+
+
+class Health(BaseModel):
+    """The API answers."""
+
+    status: Literal["ok"]

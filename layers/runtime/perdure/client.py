@@ -1,0 +1,263 @@
+"""`perdure.connect`: sessions over HTTP, with the same `Session` object and the same errors as in one process."""
+
+from __future__ import annotations
+
+import json
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import quote
+
+from perdure.core.ids import is_session_id
+from perdure.core.limits import MAX_IDEMPOTENCY_KEY
+from perdure.errors import (
+    ConfigurationError,
+    ForbiddenError,
+    InvalidRequestError,
+    NotFoundError,
+    PerdureError,
+    RequestConflictError,
+    RequestError,
+    StaleSessionError,
+    StoreUnavailableError,
+    TooLargeError,
+    TooManyRequestsError,
+    UnauthorizedError,
+    UnsupportedMediaTypeError,
+)
+from perdure.session import Session
+
+if TYPE_CHECKING:
+    import httpx
+
+JsonObject = dict[str, Any]
+
+CONNECT_SECONDS = 5.0
+ANSWER_SECONDS = 35.0
+"""Longest wait for an answer, in seconds: longer than a gateway's own 30, which also covers a 20 s poll."""
+
+_ERRORS: dict[int, type[RequestError]] = {
+    400: InvalidRequestError,
+    401: UnauthorizedError,
+    403: ForbiddenError,
+    404: NotFoundError,
+    409: RequestConflictError,
+    413: TooLargeError,
+    415: UnsupportedMediaTypeError,
+    429: TooManyRequestsError,
+}
+
+
+class Client:
+    """A connection to a Perdure server. Use it as an async context manager, or `await client.aclose()`."""
+
+    def __init__(self, http: httpx.AsyncClient) -> None:
+        self._api = HttpApi(http)
+        self._http = http
+
+    def session(self, session_id: str, *, agent: str | None = None) -> Session:
+        """Return a session by its id; it comes into being with its first message.
+
+        Args:
+            session_id: `[A-Za-z0-9._:-]{1,128}`.
+            agent: Which agent a new session gets; None: the server's first one.
+        """
+        return Session(self._api, session_id, agent=agent)
+
+    async def sessions(self, *, cursor: str | None = None, limit: int = 50) -> JsonObject:
+        """Return `{sessions, next_cursor?}`, newest activity first; `limit` is 1 to 200, clamped."""
+        return await self._api.list_sessions(cursor=cursor, limit=limit)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+def connect(url: str, token: str | None = None, *, transport: httpx.AsyncBaseTransport | None = None) -> Client:
+    """Return a client for a server: `async with perdure.connect("https://…", token=…) as client`.
+
+    Nothing is sent until the first call.
+
+    Args:
+        url: `http://` or `https://`, with the stage's path if there is one.
+        token: Bearer token of a deployment; the development server needs none.
+        transport: How requests are sent; httpx's own by default.
+
+    Raises:
+        ConfigurationError: The URL is none, or httpx is not installed.
+    """
+    try:
+        import httpx
+    except ImportError:
+        raise ConfigurationError(
+            "perdure.connect needs httpx, which is not installed: pip install 'perdure[http]'"
+        ) from None
+    if not url.startswith(("http://", "https://")):
+        raise ConfigurationError(f"{url!r} is no address of a server: it starts with http:// or https://")
+    headers = {"accept": "application/json"}
+    if token is not None:
+        headers["authorization"] = f"Bearer {token}"
+    try:
+        http = httpx.AsyncClient(
+            base_url=url.rstrip("/"),
+            headers=headers,
+            timeout=httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS),
+            transport=transport,
+        )
+    except (httpx.InvalidURL, UnicodeError) as error:
+        raise ConfigurationError(f"{url!r} or its token can't be used: {error}") from None
+    return Client(http)
+
+
+class HttpApi:
+    """The operations over HTTP: a `SessionApi`. One call is one request, never repeated (spec API-08)."""
+
+    def __init__(self, http: httpx.AsyncClient) -> None:
+        self._http = http
+
+    async def send_input(
+        self,
+        session_id: str,
+        *,
+        text: str,
+        message_id: str | None = None,
+        agent: str | None = None,
+        metadata: JsonObject | None = None,
+        idempotency_key: str | None = None,
+    ) -> JsonObject:
+        body = {"text": text, "message_id": message_id, "agent": agent, "metadata": metadata}
+        return await self._post(_path(session_id, "inputs"), body, idempotency_key)
+
+    async def resolve_interrupt(
+        self,
+        session_id: str,
+        interrupt_id: str,
+        *,
+        approved: bool | None = None,
+        answer: str | None = None,
+        message: str | None = None,
+        arguments_hash: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> JsonObject:
+        body = {"approved": approved, "answer": answer, "message": message, "arguments_hash": arguments_hash}
+        return await self._post(_path(session_id, "interrupts", interrupt_id), body, idempotency_key)
+
+    async def stop(
+        self,
+        session_id: str,
+        *,
+        turn_id: str | None = None,
+        frontier: str | None = None,
+        disposition: str = "keep",
+        idempotency_key: str | None = None,
+    ) -> JsonObject:
+        body = {"turn_id": turn_id, "frontier": frontier, "disposition": disposition}
+        return await self._post(_path(session_id, "stop"), body, idempotency_key)
+
+    async def snapshot(self, session_id: str) -> JsonObject:
+        return await self._get(_path(session_id), {})
+
+    async def messages(self, session_id: str, *, before: str | None = None, limit: int = 50) -> JsonObject:
+        return await self._get(_path(session_id, "messages"), {"before": before, "limit": limit})
+
+    async def events(
+        self, session_id: str, *, after: str | None = None, limit: int = 500, wait_seconds: float = 0
+    ) -> JsonObject:
+        query = {"after": after, "limit": limit, "wait_seconds": wait_seconds}
+        return await self._get(_path(session_id, "events"), query)
+
+    async def inbox(self, session_id: str) -> JsonObject:
+        return await self._get(_path(session_id, "inbox"), {})
+
+    async def list_sessions(self, *, cursor: str | None = None, limit: int = 50) -> JsonObject:
+        return await self._get("/v1/sessions", {"cursor": cursor, "limit": limit})
+
+    async def _get(self, path: str, query: JsonObject) -> JsonObject:
+        return await self._request("GET", path, params={name: v for name, v in query.items() if v is not None})
+
+    async def _post(self, path: str, body: JsonObject, idempotency_key: str | None) -> JsonObject:
+        headers = {b"content-type": b"application/json"}
+        if idempotency_key is not None:
+            headers[b"idempotency-key"] = _header(idempotency_key)
+        return await self._request("POST", path, content=_content(body), headers=headers)
+
+    async def _request(self, method: str, path: str, **request: Any) -> JsonObject:
+        import httpx
+
+        try:
+            response = await self._http.request(method, path, **request)
+        except httpx.TransportError as error:
+            unknown = "" if method == "GET" else "; whether the request was carried out is not known"
+            raise StoreUnavailableError(
+                f"{self._http.base_url} gave no answer ({type(error).__name__}){unknown}"
+            ) from error
+        reply = _json_of(response)
+        if response.is_success and isinstance(reply, dict):
+            return reply
+        raise error_of(response.status_code, reply)
+
+
+def error_of(status: int, reply: Any) -> PerdureError:
+    """Return the error that a response tells of, in the class that it would have had in one process.
+
+    An answer that is not ours, of a proxy or a gateway, is judged by its status alone.
+    """
+    detail = reply.get("error") if isinstance(reply, dict) else None
+    ours = isinstance(detail, dict) and isinstance(detail.get("code"), str)
+    code = detail["code"] if isinstance(detail, dict) and ours else None
+    message = str(detail.get("message", "")) if isinstance(detail, dict) and ours else f"the server answered {status}"
+    if code == "stale_session":
+        return StaleSessionError(message)
+    if status in _ERRORS:
+        return _ERRORS[status](message, code=code)
+    if status == 500 and ours:
+        return PerdureError(message, code=code)
+    return StoreUnavailableError(
+        message if ours else f"{message}, and not in Perdure's words; whether the request was carried out is not known",
+        code=code,
+    )
+
+
+def _path(session_id: str, *rest: str) -> str:
+    if not is_session_id(session_id):
+        raise InvalidRequestError("a session id has 1 to 128 characters of A-Z, a-z, 0-9, '.', '_', ':' and '-'")
+    return "/v1/sessions/" + "/".join(_segment(part) for part in (session_id, *rest))
+
+
+def _segment(text: str) -> str:
+    # "." and ".." are ids like others, and would vanish from a path.
+    return text.replace(".", "%2E") if text in (".", "..") else quote(text, safe=":", errors="surrogatepass")
+
+
+def _content(body: JsonObject) -> bytes:
+    try:
+        return json.dumps(
+            {name: value for name, value in body.items() if value is not None}, allow_nan=False, separators=(",", ":")
+        ).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidRequestError(f"this can't be sent as JSON: {error}") from None
+
+
+def _header(key: str) -> bytes:
+    """Return a key as a header's value; HTTP would change or refuse some characters silently."""
+    if not 1 <= len(key) <= MAX_IDEMPOTENCY_KEY:
+        raise InvalidRequestError(f"an idempotency key has 1 to {MAX_IDEMPOTENCY_KEY} characters")
+    if key != key.strip() or not key.isprintable():
+        raise InvalidRequestError(
+            f"idempotency key {key!r} can't be sent over HTTP: leave out control characters and outer spaces"
+        )
+    return key.encode()
+
+
+def _json_of(response: httpx.Response) -> Any:
+    try:
+        return json.loads(response.content)
+    except (ValueError, RecursionError):
+        return None

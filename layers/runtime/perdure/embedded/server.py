@@ -1,0 +1,203 @@
+"""The development server: the HTTP API and the console page, for the one user of this machine.
+
+A client that leaves never stops a turn (spec STOP-15).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterator
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from perdure.api import ApiRequest, ApiResponse, TicketIssuer, handle
+from perdure.api.reading import MAX_BODY_BYTES
+from perdure.embedded.guard import LocalOnly
+from perdure.embedded.pages import page_response, read_pages
+from perdure.errors import ConfigurationError
+from perdure.service import LOCAL_CALLER, Service
+
+DRAIN_SECONDS = 10
+"""How long a closing server waits for answers that are being sent, in seconds; then it cuts them."""
+
+MAX_DISCARDED_BYTES = 64 * MAX_BODY_BYTES
+"""How much of a body that is too large is read and thrown away, so that its sender sees the 413."""
+
+
+def create_app(service: Service, *, host: str = "127.0.0.1", tickets: TicketIssuer | None = None) -> Starlette:
+    """Return the app: every route of the API, and the console page at `/`.
+
+    Args:
+        host: What the server binds to; a request's `Host` may name it besides the loopback names.
+        tickets: Issues WebSocket tickets; None: there is no such route.
+    """
+    endpoint = _Endpoint(service, tickets)
+    app = Starlette(
+        routes=[Route("/{path:path}", endpoint)],
+        middleware=[Middleware(LocalOnly, host=host)],
+    )
+    app.state.closing = endpoint.closing
+    return app
+
+
+async def serve(
+    app: Starlette, host: str = "127.0.0.1", port: int = 8787, *, announce: Callable[[str], None] | None = None
+) -> None:
+    """Serve until SIGTERM or SIGINT, then let running answers end and return.
+
+    Event streams and long polls end at once; their clients come back with their cursor.
+
+    Args:
+        port: 0 takes a free one.
+        announce: Gets `ready http://host:port` when the server listens; standard output by default.
+
+    Raises:
+        ConfigurationError: The address can't be used; the message says why.
+    """
+    listener = _listen(host, port)
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        ws="none",
+        lifespan="off",
+        timeout_graceful_shutdown=DRAIN_SECONDS,
+    )
+    shown = f"[{host}]" if ":" in host else host
+    ready = f"ready http://{shown}:{listener.getsockname()[1]}"
+    with listener:
+        await _Server(config, app.state.closing, lambda: (announce or _print)(ready)).serve([listener])
+
+
+class _Endpoint:
+    """The one place that all requests come to: a page's file, or the API."""
+
+    def __init__(self, service: Service, tickets: TicketIssuer | None) -> None:
+        self._service = service
+        self._tickets = tickets
+        self._pages = read_pages()
+        self.closing = asyncio.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        if request.method in ("GET", "HEAD") and scope["path"] in self._pages:
+            await page_response(*self._pages[scope["path"]])(scope, receive, send)
+            return
+        with contextlib.suppress(ClientDisconnect):
+            response = await handle(await self._read(request), self._service, LOCAL_CALLER, tickets=self._tickets)
+            await _as_sent(response)(scope, receive, send)
+
+    async def _read(self, request: Request) -> ApiRequest:
+        raw_path: bytes = request.scope.get("raw_path") or request.scope["path"].encode()
+        return ApiRequest(
+            method=request.method,
+            path=raw_path.decode("latin-1"),
+            query=request.scope["query_string"].decode("latin-1"),
+            headers={name: _decoded(value) for name, value in request.headers.items()},
+            body=await _body(request),
+            can_stream=True,
+            closing=self.closing,
+        )
+
+
+def _decoded(value: str) -> str:
+    """Return a header's value as UTF-8, which is what our clients send, or as it is."""
+    try:
+        return value.encode("latin-1").decode()
+    except UnicodeDecodeError:
+        return value
+
+
+async def _body(request: Request) -> bytes:
+    """Read the body as far as it may matter. Of one that is too large, the rest is thrown away while it comes."""
+    kept = bytearray()
+    discarded = 0
+    async for piece in request.stream():
+        if len(kept) <= MAX_BODY_BYTES:
+            kept += piece
+        else:
+            discarded += len(piece)
+            if discarded > MAX_DISCARDED_BYTES:
+                break
+    return bytes(kept)
+
+
+def _as_sent(response: ApiResponse) -> Response:
+    headers = dict(response.headers)
+    if response.stream is not None:
+        return StreamingResponse(response.stream, response.status, headers)
+    return Response(response.body, response.status, headers)
+
+
+class _Server(uvicorn.Server):
+    """uvicorn, but event streams end when it closes, and a signal ends serving instead of the process.
+
+    The process has a worker to drain after the last request, so uvicorn must not raise the signal again.
+    """
+
+    def __init__(self, config: uvicorn.Config, closing: asyncio.Event, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._closing = closing
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._closing.set()
+        await super().shutdown(sockets)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        handled = (signal.SIGTERM, signal.SIGINT)
+        try:
+            for number in handled:
+                loop.add_signal_handler(number, self.handle_exit, number, None)
+        except (NotImplementedError, RuntimeError, ValueError):
+            yield  # not the main thread, or a platform without signals: whoever runs us ends us
+            return
+        try:
+            yield
+        finally:
+            for number in handled:
+                loop.remove_signal_handler(number)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, kind, protocol)
+    except (OSError, OverflowError, UnicodeError) as error:
+        raise ConfigurationError(f"{host!r} port {port} is no address to listen at: {error}") from error
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen()
+    except OSError as error:
+        listener.close()
+        raise ConfigurationError(
+            f"can't listen at {host} port {port}: {error.strerror}; choose another port, or 0 for a free one"
+        ) from error
+    listener.setblocking(False)
+    return listener
+
+
+def _print(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
