@@ -1,0 +1,175 @@
+// What each event does to the state. Pure; `reducer.js` has already dropped what was seen before.
+//
+// Every fact may be told twice, first live and then by the durable record, so all of this is either "set to what the
+// event says" or counted per attempt and source. A step keeps only its highest attempt (spec EVT-02).
+
+const FOLDS = {
+  turn_started: (state, event) =>
+    withTurn(state, event.turn_id, {
+      status: "running",
+      startedAt: event.at,
+      startedSequence: event.sequence,
+      messageId: event.payload.message_id,
+    }),
+  turn_stopping: (state, event) => withTurn(state, event.turn_id, { status: "stopping" }),
+  turn_completed: (state, event) => endTurn(state, event, "completed"),
+  turn_failed: (state, event) => endTurn(state, event, "failed", event.payload.error),
+  turn_cancelled: (state, event) => endTurn(state, event, "cancelled"),
+  turn_steered: (state, event) => endTurn(state, event, "steered"),
+
+  model_started: (state, event) => startStep(state, event, "model"),
+  model_finished: (state, event) => {
+    const ended = endStep(state, event, event.payload.status);
+    return event.sequence === undefined ? ended : markPartial(ended, event);
+  },
+  model_retry_scheduled: (state, event) =>
+    withStep(count(state, event, "reconnects"), event, { retry: { ...event.payload, at: event.at } }),
+  attempt_reset: resetAttempt,
+  text_delta: (state, event) => appendPartial(state, event, "text"),
+  reasoning_delta: (state, event) => appendPartial(state, event, "reasoning"),
+  usage_recorded: (state, event) =>
+    event.step_execution_id ? withStep(state, event, { usage: event.payload.recorded }) : state,
+
+  tool_call_deferred: (state, event) => {
+    const { tool_call_id: id, tool_name: name, effect, requires_approval: asks } = event.payload;
+    const known = withCall(state, id, { effect, requiresApproval: asks });
+    return withStep(known, toolStep(event), { kind: "tool", name, status: asks ? "awaiting_approval" : "approved" });
+  },
+  tool_call_started: (state, event) => startStep(state, toolStep(event), "tool", event.payload.tool_name),
+  tool_progress: (state, event) => withCall(state, toolStep(event).step_execution_id, { progress: event.payload }),
+  tool_call_finished: (state, event) => {
+    const named = withStep(state, toolStep(event), { kind: "tool", name: event.payload.tool_name });
+    return endStep(named, toolStep(event), event.payload.status);
+  },
+
+  interrupt_raised: (state, event) => withCall(state, event.payload.tool_call_id, { askedAt: event.at }),
+  interrupt_resolved: (state, event) => {
+    const id = event.payload.interrupt_id;
+    const { [id]: _, ...deciding } = state.deciding;
+    const decided = { ...state, deciding, decisions: { ...state.decisions, [id]: { ...event.payload, at: event.at } } };
+    const step = decided.steps[id];
+    if (!step || !event.payload.approved || step.status !== "awaiting_approval") return decided;
+    return { ...decided, steps: { ...decided.steps, [id]: { ...step, status: "approved" } } };
+  },
+};
+
+/** Return the state after an event that is new; an unknown type changes nothing. */
+export function foldEvent(state, event) {
+  const fold = Object.hasOwn(FOLDS, event.type) ? FOLDS[event.type] : null;
+  return fold ? fold(state, { ...event, payload: event.payload ?? {} }) : state;
+}
+
+/** How often something happened in a step: what was seen live is told again by the durable record. */
+export function total(counts) {
+  return Object.values(counts ?? {}).reduce((sum, { live, durable }) => sum + Math.max(live, durable), 0);
+}
+
+// A call is its own step; its first event still belongs to the model step that asked for it.
+function toolStep(event) {
+  const own = event.payload.tool_call_id ?? event.step_execution_id;
+  return event.step_execution_id === own ? event : { ...event, step_execution_id: own, attempt: undefined };
+}
+
+function withTurn(state, turnId, change) {
+  if (!turnId) return state;
+  const turn = state.turns[turnId] ?? { turnId, status: "running", steps: [] };
+  return { ...state, turns: { ...state.turns, [turnId]: { ...turn, ...change } } };
+}
+
+function endTurn(state, event, status, error) {
+  const stopping = state.stopping === event.turn_id ? null : state.stopping;
+  return withTurn({ ...state, stopping }, event.turn_id, { status, endedAt: event.at, error });
+}
+
+function withCall(state, callId, change) {
+  if (!callId) return state;
+  return { ...state, calls: { ...state.calls, [callId]: { ...state.calls[callId], ...change } } };
+}
+
+// Returns the state with the step known and at the event's attempt at least, and the step; null for an older attempt.
+function currentStep(state, event) {
+  const id = event.step_execution_id;
+  if (!id) return null;
+  const attempt = event.attempt ?? state.steps[id]?.attempt ?? 1;
+  const known = state.steps[id] ?? { stepId: id, turnId: event.turn_id, kind: "model", attempt, status: "waiting" };
+  if (attempt < known.attempt) return null;
+  const step =
+    attempt > known.attempt
+      ? { ...known, attempt, startedAt: undefined, endedAt: undefined, retry: undefined, status: "waiting" }
+      : known;
+  if (state.steps[id]) return { state, step };
+  const listed = [...(state.turns[event.turn_id]?.steps ?? []), id];
+  return { state: withTurn(state, event.turn_id, { steps: listed }), step };
+}
+
+function withStep(state, event, change) {
+  const current = currentStep(state, event);
+  if (!current) return state;
+  const { stepId } = current.step;
+  return { ...current.state, steps: { ...current.state.steps, [stepId]: { ...current.step, ...change } } };
+}
+
+function startStep(state, event, kind, name) {
+  const known = state.steps[event.step_execution_id];
+  const ended = known?.endedAt && known.attempt === event.attempt;
+  return withStep(state, event, {
+    kind,
+    ...(name ? { name } : {}),
+    startedAt: event.at,
+    ...(ended ? {} : { status: "running" }),
+  });
+}
+
+function endStep(state, event, status) {
+  return withStep(state, event, { status, endedAt: event.at, retry: undefined });
+}
+
+function count(state, event, what) {
+  const id = event.step_execution_id;
+  const current = currentStep(state, { ...event, attempt: state.steps[id]?.attempt ?? event.attempt });
+  if (!current) return state;
+  const source = event.sequence === undefined ? "live" : "durable";
+  const counts = current.step[what] ?? {};
+  const attempt = event.attempt ?? current.step.attempt;
+  const seen = counts[attempt] ?? { live: 0, durable: 0 };
+  const next = { ...current.step, [what]: { ...counts, [attempt]: { ...seen, [source]: seen[source] + 1 } } };
+  return { ...current.state, steps: { ...current.state.steps, [id]: next } };
+}
+
+// A reset drops the partial, but not a second time when the record of a live reset arrives: by then the partial is
+// already the next try's text.
+function resetAttempt(state, event) {
+  const before = state.steps[event.step_execution_id]?.resets?.[event.attempt] ?? { live: 0, durable: 0 };
+  const counted = count(state, event, "resets");
+  if (event.sequence !== undefined && before.durable < before.live) return counted;
+  const { [event.step_execution_id]: partial, ...others } = counted.partials;
+  const dropped = partial && partial.attempt <= event.attempt ? { ...counted, partials: others } : counted;
+  const step = dropped.steps[event.step_execution_id];
+  if (!step || step.attempt > event.attempt || step.endedAt) return dropped;
+  return withStep(dropped, event, { status: "waiting", lastReset: event.payload.reason });
+}
+
+function appendPartial(state, event, field) {
+  const current = currentStep(state, event);
+  if (!current) return state;
+  const { step } = current;
+  const before = state.partials[step.stepId];
+  const fresh = { stepId: step.stepId, turnId: event.turn_id, attempt: step.attempt, text: "", reasoning: "" };
+  const partial = before?.attempt === step.attempt ? before : fresh;
+  const running = { ...step, retry: undefined, status: step.endedAt ? step.status : "running" };
+  return {
+    ...current.state,
+    steps: { ...current.state.steps, [step.stepId]: running },
+    partials: {
+      ...state.partials,
+      [step.stepId]: { ...partial, [field]: partial[field] + (event.payload.text ?? "") },
+    },
+  };
+}
+
+function markPartial(state, event) {
+  const partial = state.partials[event.step_execution_id];
+  if (!partial) return state;
+  const finished = { ...partial, finishedSequence: event.sequence };
+  return { ...state, partials: { ...state.partials, [event.step_execution_id]: finished } };
+}

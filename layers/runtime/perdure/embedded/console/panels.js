@@ -1,0 +1,115 @@
+// Draws the session list and the timeline.
+
+import { el, reconcile, setAttribute, setText, show } from "./dom.js";
+import { between, clock, duration, tone, words } from "./format.js";
+
+/** Return a function that draws the rows of the session list, `current` marked. */
+export function sessionList(parent) {
+  const create = () => {
+    const title = el("span", { class: "session-name" });
+    const preview = el("span", { class: "preview", dir: "auto" });
+    const badge = el("span", { class: "badge" });
+    const when = el("time", {});
+    const link = el("a", {}, el("span", { class: "row" }, title, badge), preview, when);
+    return {
+      node: el("li", {}, link),
+      update(row) {
+        setAttribute(link, "href", `#${encodeURIComponent(row.key)}`);
+        setAttribute(link, "aria-current", row.current ? "page" : null);
+        setText(title, row.key);
+        setText(preview, row.preview);
+        setText(badge, row.badge ? words(row.badge) : "");
+        setAttribute(badge, "data-tone", row.badge ? tone(row.badge) : null);
+        show(badge, Boolean(row.badge));
+        setText(when, row.at ? clock(row.at, Date.now()) : "");
+        setAttribute(when, "datetime", row.at);
+      },
+    };
+  };
+  return (summaries, current) => {
+    const rows = summaries.map((summary) => ({
+      key: summary.session_id,
+      preview: summary.preview ?? "",
+      badge: badgeOf(summary),
+      at: summary.last_activity_at ?? null,
+      current: summary.session_id === current,
+    }));
+    reconcile(parent, rows, create);
+  };
+}
+
+function badgeOf(summary) {
+  if (summary.waiting_for?.some((item) => item.kind === "approval")) return "awaiting_approval";
+  return summary.status && summary.status !== "waiting_for_user_message" ? "running" : null;
+}
+
+/** Return a function that draws the turns; `now` in milliseconds gives running steps their duration. */
+export function timeline(parent) {
+  return (turns, now) => {
+    const shown = turns.map((turn) => ({ ...turn, facts: turnFacts(turn, now), steps: turn.steps.map(stepOf(now)) }));
+    reconcile(parent, shown, turnNode);
+  };
+}
+
+function turnNode() {
+  const title = el("h3", {});
+  const badge = el("span", { class: "badge" });
+  const facts = el("p", { class: "facts" });
+  const steps = el("ol", { class: "steps" });
+  return {
+    node: el("li", { class: "turn" }, el("div", { class: "row" }, title, badge), facts, steps),
+    update(turn) {
+      setText(title, turn.key.replace("-", " "));
+      setText(badge, words(turn.status));
+      setAttribute(badge, "data-tone", tone(turn.status));
+      setText(facts, turn.facts);
+      reconcile(steps, turn.steps, stepNode);
+    },
+  };
+}
+
+function stepNode() {
+  const name = el("span", { class: "step-name" });
+  const badge = el("span", { class: "badge" });
+  const facts = el("p", { class: "facts" });
+  const node = el("li", { class: "step" }, el("div", { class: "row" }, name, badge), facts);
+  return {
+    node,
+    update(step) {
+      setAttribute(node, "data-kind", step.kind);
+      setAttribute(node, "data-tone", tone(step.status));
+      setText(name, step.name);
+      setText(badge, words(step.status));
+      setAttribute(badge, "data-tone", tone(step.status));
+      setText(facts, step.facts);
+    },
+  };
+}
+
+function turnFacts(turn, now) {
+  if (!turn.startedAt) return "";
+  const parts = [clock(turn.startedAt, now)];
+  if (turn.endedAt) parts.push(duration(between(turn.startedAt, turn.endedAt, now)));
+  return parts.join(" · ");
+}
+
+function stepOf(now) {
+  return (step) => ({ key: step.key, kind: step.kind, name: step.name, status: step.status, facts: factsOf(step, now) });
+}
+
+function factsOf(step, now) {
+  const facts = [];
+  if (step.askedAt) {
+    const waited = duration(between(step.askedAt, step.decidedAt, now));
+    facts.push(step.decidedAt ? `decided after ${waited}` : `asked ${clock(step.askedAt, now)}`);
+  }
+  if (step.startedAt) {
+    facts.push(clock(step.startedAt, now));
+    facts.push(duration(between(step.startedAt, step.endedAt, now)));
+  }
+  facts.push(`attempt ${step.attempt}`);
+  if (step.reconnects) facts.push(`${step.reconnects} ${step.reconnects === 1 ? "reconnect" : "reconnects"}`);
+  if (step.resets) facts.push(`${step.resets} ${step.resets === 1 ? "reset" : "resets"}`);
+  if (step.tokens) facts.push(`${step.tokens.read ?? "?"} in, ${step.tokens.written ?? "?"} out`);
+  return facts.join(" · ");
+}

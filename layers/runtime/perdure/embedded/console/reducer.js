@@ -1,0 +1,123 @@
+// The one place where server data becomes the page's state: (state, action) -> state, pure, nothing is changed in place.
+//
+// The snapshot is the truth about messages; events tell what happens until the next snapshot, and are the only
+// source of live text and of the timeline. `view.js` derives what is shown.
+
+import { foldEvent } from "./events.js";
+
+/** State of a session of which nothing is known yet. */
+export function initialState(sessionId) {
+  return {
+    sessionId,
+    snapshot: null, // the latest one, without its messages
+    asOf: 0, // every event up to this sequence is part of the snapshot
+    messages: [], // oldest first, contiguous
+    nextBefore: null, // where older messages are, if there are any
+    sequence: null, // the last durable event that was taken
+    cursor: null, // the last event of any kind: where a new stream goes on
+    gap: null, // { expected, got }: a durable event was missed; the stream starts again at `cursor`
+    turns: {}, // by turn id, in the order in which they started
+    steps: {}, // by step id, in the order in which they were heard of
+    calls: {}, // by tool call id: what only events tell about a call
+    partials: {}, // by step id: live text of the highest attempt
+    decisions: {}, // by interrupt id: closed ones, whoever closed them
+    outbox: [], // what this page sent and the server has not shown yet
+    deciding: {}, // by interrupt id: this page's own decision that is on its way
+    stopping: null, // the turn that this page asked to stop
+  };
+}
+
+/** Return the state after one action; unknown actions and old news change nothing. */
+export function reduce(state, action) {
+  switch (action.type) {
+    case "event":
+      return takeEvent(state, action.event);
+    case "events":
+      return action.events.reduce(takeEvent, state);
+    case "snapshot":
+      return takeSnapshot(state, action.snapshot, action.asOf ?? 0);
+    case "older_messages":
+      return takeOlder(state, action.page);
+    case "stream_restarted":
+      return { ...state, gap: null };
+    default:
+      return takeLocal(state, action);
+  }
+}
+
+// Durable events are numbered without gaps; an event that was seen live comes again as a durable one.
+function takeEvent(state, event) {
+  if (event.sequence === undefined) {
+    return state.gap ? state : foldEvent({ ...state, cursor: event.cursor ?? state.cursor }, event);
+  }
+  if (state.sequence !== null && event.sequence <= state.sequence) return state;
+  if (state.sequence !== null && event.sequence > state.sequence + 1) {
+    return { ...state, gap: { expected: state.sequence + 1, got: event.sequence } };
+  }
+  const taken = { ...state, gap: null, sequence: event.sequence, cursor: event.cursor ?? state.cursor };
+  return foldEvent(taken, event);
+}
+
+function takeSnapshot(state, snapshot, asOf) {
+  const known = state.snapshot?.state?.version ?? 0;
+  const version = snapshot.state?.version ?? null;
+  if (version !== null && version < known) return state; // an answer that was overtaken
+  if (version === null && known) return { ...initialState(state.sessionId), snapshot }; // purged
+  const { messages, next_before: nextBefore, ...rest } = snapshot;
+  const shown = new Set([...messages, ...(snapshot.inbox ?? [])].map((message) => message.message_id));
+  return {
+    ...state,
+    ...mergeNewest(state, messages, nextBefore ?? null),
+    snapshot: rest,
+    asOf: Math.max(state.asOf, asOf),
+    partials: Object.fromEntries(
+      Object.entries(state.partials).filter(([, { finishedSequence }]) => !(finishedSequence <= asOf)),
+    ),
+    outbox: state.outbox.filter((item) => !shown.has(item.messageId)),
+    stopping: state.stopping && rest.state?.turn_id === state.stopping ? state.stopping : null,
+  };
+}
+
+// The newest messages replace those with their numbers; older ones stay unless there is a hole in between.
+function mergeNewest(state, newest, nextBefore) {
+  if (!newest.length) return { messages: [], nextBefore };
+  const first = newest[0].sequence;
+  const older = state.messages.filter((message) => message.sequence < first);
+  if (!older.length || older.at(-1).sequence !== first - 1) return { messages: newest, nextBefore };
+  return { messages: [...older, ...newest], nextBefore: state.nextBefore };
+}
+
+function takeOlder(state, page) {
+  const first = state.messages[0]?.sequence ?? Infinity;
+  const older = page.messages.filter((message) => message.sequence < first);
+  return { ...state, messages: [...older, ...state.messages], nextBefore: page.next_before ?? null };
+}
+
+// What this page itself did, shown until the server's data says the same or refuses it (spec STOP-07).
+function takeLocal(state, action) {
+  switch (action.type) {
+    case "send":
+      return { ...state, outbox: [...state.outbox, { messageId: action.messageId, text: action.text, problem: null }] };
+    case "send_delayed":
+      return {
+        ...state,
+        outbox: state.outbox.map((item) =>
+          item.messageId === action.messageId ? { ...item, problem: action.problem } : item,
+        ),
+      };
+    case "send_refused":
+      return { ...state, outbox: state.outbox.filter((item) => item.messageId !== action.messageId) };
+    case "decide":
+      return { ...state, deciding: { ...state.deciding, [action.interruptId]: action.approved } };
+    case "decide_answered": {
+      const { [action.interruptId]: _, ...deciding } = state.deciding;
+      return { ...state, deciding };
+    }
+    case "stop":
+      return { ...state, stopping: action.turnId };
+    case "stop_refused":
+      return { ...state, stopping: state.stopping === action.turnId ? null : state.stopping };
+    default:
+      return state;
+  }
+}

@@ -1,0 +1,40 @@
+// The timeline: turns and their steps, derived from durable events (live ones come a little earlier). Pure.
+
+import { total } from "./events.js";
+
+/** Return the turns, newest first, each with its steps in the order in which they became known. */
+export function timelineOf(state) {
+  return Object.values(state.turns)
+    .map((turn) => ({
+      key: turn.turnId,
+      status: state.stopping === turn.turnId && !turn.endedAt ? "stopping" : turn.status,
+      startedAt: turn.startedAt ?? null,
+      endedAt: turn.endedAt ?? null,
+      steps: turn.steps.map((id) => state.steps[id]).filter(Boolean).map((step) => rowOf(state, step)),
+    }))
+    .reverse();
+}
+
+function rowOf(state, step) {
+  const decision = state.decisions[step.stepId];
+  return {
+    key: step.stepId,
+    kind: step.kind,
+    name: step.kind === "model" ? "model" : (step.name ?? "tool"),
+    status: step.status,
+    attempt: step.attempt,
+    startedAt: step.startedAt ?? null,
+    endedAt: step.startedAt ? (step.endedAt ?? null) : null,
+    reconnects: total(step.reconnects),
+    resets: total(step.resets),
+    askedAt: state.calls[step.stepId]?.askedAt ?? null,
+    decidedAt: decision?.at ?? null,
+    tokens: tokensOf(step.usage),
+  };
+}
+
+function tokensOf(usage) {
+  const read = usage?.input_tokens?.value;
+  const written = usage?.output_tokens?.value;
+  return read === undefined && written === undefined ? null : { read: read ?? null, written: written ?? null };
+}

@@ -1,0 +1,148 @@
+// Draws the conversation: messages, live text, tool calls and their approvals.
+
+import { el, reconcile, setAttribute, setText, show } from "./dom.js";
+import { clock, effectWords, tone, words } from "./format.js";
+
+/** Return a function that draws items into `parent`; `onDecide(interruptId, approved, {message, argumentsHash})`. */
+export function transcript(parent, { onDecide }) {
+  const create = (item) =>
+    item.kind === "assistant" ? assistantNode(onDecide) : item.kind === "user" ? userNode() : noticeNode();
+  return (items) => reconcile(parent, items, create);
+}
+
+function userNode() {
+  const text = el("p", { class: "text", dir: "auto" });
+  const note = el("p", { class: "note" });
+  const node = el("article", { class: "message user", "aria-label": "You" }, text, note);
+  return {
+    node,
+    update(item) {
+      setText(text, item.text);
+      setText(note, item.note ?? "");
+      show(note, Boolean(item.note));
+      setAttribute(node, "data-sending", Boolean(item.note));
+    },
+  };
+}
+
+function noticeNode() {
+  const node = el("p", { class: "notice" });
+  return {
+    node,
+    update(item) {
+      setText(node, item.text);
+      setAttribute(node, "data-tone", item.tone);
+    },
+  };
+}
+
+function assistantNode(onDecide) {
+  const thoughts = el("p", { class: "text", dir: "auto" });
+  const reasoning = el("details", { class: "fold" }, el("summary", {}, "Reasoning"), thoughts);
+  const text = el("p", { class: "text", dir: "auto" });
+  const calls = el("div", { class: "calls" });
+  const note = el("p", { class: "note" });
+  const node = el("article", { class: "message assistant", "aria-label": "Agent" }, reasoning, text, calls, note);
+  return {
+    node,
+    update(item) {
+      setText(thoughts, item.reasoning);
+      show(reasoning, item.reasoning !== "");
+      setText(text, item.text);
+      show(text, item.text !== "");
+      setAttribute(node, "data-live", item.live);
+      setAttribute(node, "aria-busy", item.live ? "true" : "false"); // read out once it is complete
+      reconcile(calls, item.calls, () => cardNode(onDecide));
+      show(calls, item.calls.length > 0);
+      const notes = [item.status && words(item.status), item.attempt > 1 && `attempt ${item.attempt}`].filter(Boolean);
+      setText(note, notes.join(" · "));
+      show(note, notes.length > 0);
+    },
+  };
+}
+
+function cardNode(onDecide) {
+  const name = el("h3", {});
+  const effect = el("span", { class: "effect" });
+  const badge = el("span", { class: "badge" });
+  const given = el("pre", { class: "code", tabindex: "0", "aria-label": "Arguments" });
+  const output = el("pre", { class: "code", tabindex: "0" });
+  const result = el("details", { class: "fold" }, el("summary", {}, "Result"), output);
+  const note = el("p", { class: "note" });
+  const approval = approvalNode(onDecide);
+  const head = el("div", { class: "card-head" }, name, effect, badge);
+  const node = el("section", { class: "card" }, head, given, approval.node, result, note);
+  return {
+    node,
+    update(call) {
+      setText(name, call.name);
+      setAttribute(node, "aria-label", `Tool call ${call.name}`);
+      setText(effect, call.effect ? effectWords(call.effect) : "");
+      setText(badge, words(call.status));
+      setAttribute(badge, "data-tone", tone(call.status));
+      setText(given, call.arguments ?? "");
+      show(given, call.arguments !== null && call.arguments !== "{}");
+      setText(output, call.output === null ? "" : pretty(call.output));
+      show(result, call.output !== null);
+      const told = notesOf(call);
+      setText(note, told.join(" · "));
+      show(note, told.length > 0);
+      approval.update(call);
+    },
+  };
+}
+
+function notesOf(call) {
+  const progress = call.progress && (call.progress.message ?? call.progress.text);
+  const { decision } = call;
+  const said = decision?.message ? `: “${decision.message}”` : "";
+  const by = decision?.actor?.subject ? ` by ${decision.actor.subject}` : "";
+  return [
+    progress && String(progress),
+    decision && decision.approved === true && `approved${by}${said}`,
+    decision && decision.approved === false && `rejected${by}${said}`,
+    call.cancellationReason && words(call.cancellationReason),
+    call.attempt > 1 && `attempt ${call.attempt}`,
+  ].filter(Boolean);
+}
+
+// An output is text; one that is a JSON object or list is easier to read on several lines.
+function pretty(output) {
+  if (typeof output !== "string") return JSON.stringify(output, null, 2);
+  try {
+    const value = JSON.parse(output);
+    return value !== null && typeof value === "object" ? JSON.stringify(value, null, 2) : output;
+  } catch {
+    return output;
+  }
+}
+
+function approvalNode(onDecide) {
+  let shown = null;
+  const question = el("p", { class: "question" });
+  const message = el("input", { type: "text", placeholder: "Message to the agent (optional)", dir: "auto",
+    "aria-label": "Message to the agent with your decision, optional" });
+  const approve = el("button", { type: "button", class: "primary", onclick: () => decide(true) }, "Approve");
+  const reject = el("button", { type: "button", onclick: () => decide(false) }, "Reject");
+  const node = el("div", { class: "approval", role: "group" }, question, message,
+    el("div", { class: "buttons" }, approve, reject));
+
+  function decide(approved) {
+    if (!shown || shown.deciding !== null) return; // a double click decides once
+    onDecide(shown.interruptId, approved, { message: message.value.trim(), argumentsHash: shown.argumentsHash });
+  }
+
+  return {
+    node,
+    update(call) {
+      shown = call.approval;
+      show(node, shown !== null);
+      if (!shown) return;
+      const busy = shown.deciding !== null;
+      const until = shown.deadline ? ` It is rejected by itself at ${clock(shown.deadline, Date.now())}.` : "";
+      setText(question, busy ? (shown.deciding ? "Approving…" : "Rejecting…") : `May ${call.name} run?${until}`);
+      setAttribute(node, "aria-label", `Approval of ${call.name}`);
+      for (const control of [approve, reject, message]) control.disabled = busy;
+    },
+  };
+}

@@ -1,0 +1,220 @@
+// What the page shows, derived from the reducer's state. Pure.
+
+import { timelineOf } from "./timeline.js";
+
+const FINAL = new Set(["succeeded", "failed", "rejected", "outcome_unknown"]);
+
+/** Return everything that is shown of a session. */
+export function view(state) {
+  const turn = runningTurn(state);
+  const results = resultsOf(state);
+  const items = [...storedItems(state, results), ...partialItems(state, turn)];
+  return {
+    sessionId: state.sessionId,
+    agent: state.snapshot?.agent ?? null,
+    items: [...withNotices(state, items), ...outboxItems(state)],
+    queued: queuedOf(state),
+    hasOlder: state.nextBefore !== null,
+    turnId: turn?.turnId ?? null,
+    stopping: turn !== null && (turn.status === "stopping" || state.stopping === turn.turnId),
+    activity: activityOf(state, turn),
+    waiting: waitingOf(state, turn),
+    usage: state.snapshot?.usage ?? null,
+    timeline: timelineOf(state),
+  };
+}
+
+/** Return the running turn, or null: events that came after the snapshot win over it. */
+export function runningTurn(state) {
+  const turns = Object.values(state.turns);
+  const latest = turns.at(-1);
+  if (latest && !latest.endedAt && latest.startedSequence > state.asOf) return latest;
+  const turnId = state.snapshot?.state?.turn_id;
+  if (!turnId || state.turns[turnId]?.endedAt) return null;
+  const status = state.snapshot.state.stopping ? "stopping" : "running";
+  const known = state.turns[turnId];
+  return known ? { ...known, status: status === "stopping" ? status : known.status } : { turnId, status, steps: [] };
+}
+
+// --- messages ---------------------------------------------------------------------------------
+
+function resultsOf(state) {
+  const results = {};
+  for (const message of state.messages) {
+    for (const part of message.parts) {
+      if (part.type === "tool_result") results[part.tool_call_id] = part;
+    }
+  }
+  return results;
+}
+
+function storedItems(state, results) {
+  const items = [];
+  const answers = {};
+  const shownCalls = new Set();
+  for (const message of state.messages) {
+    if (message.role === "user") {
+      items.push({ kind: "user", key: `user/${message.sequence}`, turnId: message.turn_id, text: textOf(message, "text") });
+    } else if (message.role === "assistant") {
+      answers[message.turn_id] = (answers[message.turn_id] ?? 0) + 1;
+      const calls = message.parts.filter((part) => part.type === "tool_call");
+      calls.forEach((part) => shownCalls.add(part.tool_call_id));
+      items.push({
+        kind: "assistant",
+        key: `${message.turn_id}/${answers[message.turn_id]}`, // the live text has the same key, so it turns into this
+        turnId: message.turn_id,
+        text: textOf(message, "text"),
+        reasoning: textOf(message, "reasoning"),
+        calls: calls.map((part) => cardOf(state, part, results[part.tool_call_id])),
+        status: message.status ?? null,
+        live: false,
+        attempt: 1,
+      });
+    }
+  }
+  // A result whose call is further back than the oldest loaded message.
+  const orphans = Object.values(results).filter((result) => !shownCalls.has(result.tool_call_id));
+  const cards = orphans.map((result) => ({
+    kind: "assistant",
+    key: `result/${result.tool_call_id}`,
+    turnId: null,
+    text: "",
+    reasoning: "",
+    calls: [cardOf(state, { tool_call_id: result.tool_call_id, tool_name: result.tool_name }, result)],
+    status: null,
+    live: false,
+    attempt: 1,
+  }));
+  return [...cards, ...items];
+}
+
+function textOf(message, type) {
+  return message.parts.filter((part) => part.type === type).map((part) => part.text).join("");
+}
+
+// Live text is shown until the message that replaces it is there, and never beside it.
+function partialItems(state, turn) {
+  return Object.values(state.partials)
+    .filter((partial) => (partial.text || partial.reasoning) && !isStored(state, partial))
+    .map((partial) => ({
+      kind: "assistant",
+      key: `${partial.turnId}/${ordinalOf(state, partial) ?? partial.stepId}`,
+      turnId: partial.turnId,
+      text: partial.text,
+      reasoning: partial.reasoning,
+      calls: [],
+      status: turn?.turnId === partial.turnId && state.stopping === partial.turnId ? "interrupted" : null,
+      live: partial.finishedSequence === undefined,
+      attempt: partial.attempt,
+    }));
+}
+
+function isStored(state, partial) {
+  if (partial.finishedSequence <= state.asOf) return true;
+  const stored = state.messages.filter((message) => message.turn_id === partial.turnId);
+  const turnOver = stored.length > 0 && state.snapshot?.state?.turn_id !== partial.turnId;
+  if (turnOver) return true;
+  const ordinal = ordinalOf(state, partial);
+  return ordinal !== null && stored.filter((message) => message.role === "assistant").length >= ordinal;
+}
+
+// The how-manieth model step of its turn; every committed one but the last left one message of the assistant.
+// Null when the start of the turn was not seen.
+function ordinalOf(state, partial) {
+  const turn = state.turns[partial.turnId];
+  if (turn?.startedSequence === undefined) return null;
+  const models = turn.steps.filter((id) => state.steps[id]?.kind === "model");
+  return models.indexOf(partial.stepId) + 1 || null;
+}
+
+function cardOf(state, part, result) {
+  const id = part.tool_call_id;
+  const step = state.steps[id];
+  const stored = state.snapshot?.tool_calls?.find((call) => call.tool_call_id === id);
+  const decision = state.decisions[id] ?? null;
+  const pending = (state.snapshot?.pending_interrupts ?? []).find((interrupt) => interrupt.tool_call_id === id);
+  const interrupt = pending && !state.decisions[pending.interrupt_id] && !result ? pending : null;
+  return {
+    key: id,
+    name: part.tool_name,
+    arguments: argumentsText(part),
+    effect: state.calls[id]?.effect ?? stored?.effect ?? null,
+    status: callStatus(step, stored, result, decision, interrupt),
+    attempt: Math.max(step?.attempt ?? 1, stored?.attempt ?? 1),
+    output: result?.output ?? null,
+    cancellationReason: stored?.cancellation_reason ?? null,
+    progress: result ? null : (state.calls[id]?.progress ?? null),
+    decision,
+    approval: interrupt && {
+      interruptId: interrupt.interrupt_id,
+      argumentsHash: interrupt.arguments_hash ?? null,
+      deadline: interrupt.deadline ?? null,
+      deciding: state.deciding[interrupt.interrupt_id] ?? null,
+    },
+  };
+}
+
+function callStatus(step, stored, result, decision, interrupt) {
+  if (result) return result.status;
+  if (step && FINAL.has(step.status)) return step.status;
+  if (interrupt) return "awaiting_approval";
+  if (step?.status === "running") return "running";
+  if (decision && stored?.status === "awaiting_approval") return decision.approved ? "approved" : "rejected";
+  return stored?.status ?? step?.status ?? "unknown";
+}
+
+function argumentsText(part) {
+  if (part.arguments !== undefined) return JSON.stringify(part.arguments, null, 2);
+  return part.arguments_text ?? null;
+}
+
+// --- around the messages ----------------------------------------------------------------------
+
+// How a turn ended, when that is not plain from its answer, stands behind its last message.
+function withNotices(state, items) {
+  const last = new Map();
+  items.forEach((item, index) => item.turnId && last.set(item.turnId, index));
+  const error = state.snapshot?.state?.last_turn_error;
+  const newest = items.at(-1)?.turnId;
+  return items.flatMap((item, index) => {
+    if (last.get(item.turnId) !== index) return [item];
+    const turn = state.turns[item.turnId];
+    const failed = turn?.status === "failed" ? turn.error : !turn?.endedAt && item.turnId === newest && error;
+    const notice = { kind: "notice", key: `notice/${item.turnId}`, turnId: item.turnId };
+    if (failed) return [item, { ...notice, tone: "bad", text: `This turn failed (${failed.code}): ${failed.message}` }];
+    if (turn?.status === "cancelled") return [item, { ...notice, tone: "quiet", text: "This turn was stopped." }];
+    return [item];
+  });
+}
+
+function outboxItems(state) {
+  return state.outbox.map((item) => ({
+    kind: "user",
+    key: item.messageId,
+    turnId: null,
+    text: item.text,
+    note: item.problem ?? "Sending…",
+  }));
+}
+
+function queuedOf(state) {
+  return (state.snapshot?.inbox ?? []).map((entry) => ({ key: entry.message_id, text: entry.text, state: entry.state }));
+}
+
+function waitingOf(state, turn) {
+  if (!turn) return [];
+  return (state.snapshot?.state?.waiting_for ?? []).filter((item) => !state.decisions[item.id]);
+}
+
+function activityOf(state, turn) {
+  if (!turn) return { kind: "idle" };
+  if (turn.status === "stopping" || state.stopping === turn.turnId) return { kind: "stopping" };
+  const steps = turn.steps.map((id) => state.steps[id]).filter((step) => step && !step.endedAt);
+  const model = steps.find((step) => step.kind === "model");
+  if (model?.retry) return { kind: "retry", reason: model.retry.reason, inMs: model.retry.retry_in_ms };
+  const tools = steps.filter((step) => step.kind === "tool" && step.status === "running").map((step) => step.name);
+  if (tools.length) return { kind: "tools", names: tools };
+  if (waitingOf(state, turn).length) return { kind: "waiting" };
+  const partial = model && state.partials[model.stepId];
+  return { kind: partial?.text ? "writing" : "thinking", attempt: model?.attempt ?? 1 };
+}

@@ -1,0 +1,259 @@
+// Tool calls, approvals, stop, sending and the timeline. Run by `test_reducer.py`, or by hand:
+// node --experimental-detect-module --test tests/browser/
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { view } from "../../layers/runtime/perdure/embedded/console/view.js";
+import { AT, STARTED, aCall, aMessage, aResult, aSnapshot, after, anEvent, at, cards, delta, steps, texts } from "./builders.mjs";
+
+// --- tool calls and approvals -----------------------------------------------------------------
+
+function twoApprovals() {
+  const deferred = (sequence, id) =>
+    anEvent("tool_call_deferred", {
+      sequence, step: "model-1-0", tool_call_id: id, tool_name: "refund_order", effect: "non_idempotent_write",
+      requires_approval: true,
+    });
+  const raised = (sequence, id) =>
+    anEvent("interrupt_raised", { sequence, interrupt_id: id, kind: "approval", tool_call_id: id });
+  return [
+    STARTED,
+    anEvent("model_finished", { sequence: 2, step: "model-1-0", status: "completed" }),
+    deferred(3, "call-2-0"), raised(4, "call-2-0"), deferred(5, "call-2-1"), raised(6, "call-2-1"),
+  ];
+}
+
+function bothPending(ids = ["call-2-0", "call-2-1"], version = 2, asOf = 6) {
+  return aSnapshot({
+    version,
+    asOf,
+    turn: "turn-1",
+    messages: [
+      aMessage(1, "user", "refund both"),
+      aMessage(2, "assistant", "", { parts: [aCall("call-2-0"), aCall("call-2-1")] }),
+    ],
+    calls: ["call-2-0", "call-2-1"].map((id) => ({
+      tool_call_id: id, status: ids.includes(id) ? "awaiting_approval" : "approved", attempt: 1,
+    })),
+    interrupts: ids.map((id) => ({ interrupt_id: id, kind: "approval", tool_call_id: id, arguments_hash: `h-${id}` })),
+    waiting_for: ids.map((id) => ({ kind: "approval", id, since: AT })),
+  });
+}
+
+const resolved = (sequence, id, approved, more = {}) =>
+  anEvent("interrupt_resolved", { sequence, interrupt_id: id, kind: "approval", approved, ...more });
+
+test("a call that waits offers its approval with the hash of what is shown", () => {
+  const [first, second] = cards(after([...twoApprovals(), bothPending()]));
+
+  assert.equal(first.status, "awaiting_approval");
+  assert.equal(first.effect, "non_idempotent_write");
+  assert.equal(first.approval.argumentsHash, "h-call-2-0");
+  assert.equal(second.approval.interruptId, "call-2-1");
+});
+
+test("a decision on one of two calls leaves the other one open, and never comes back", () => {
+  const state = after([
+    ...twoApprovals(),
+    bothPending(),
+    resolved(7, "call-2-0", true),
+    bothPending(undefined, 2, 6), // asked for before the decision
+  ]);
+
+  const [first, second] = cards(state);
+  assert.equal(first.approval, null);
+  assert.equal(first.status, "approved");
+  assert.notEqual(second.approval, null);
+  assert.deepEqual(view(state).waiting.map((item) => item.id), ["call-2-1"]);
+});
+
+test("one call rejected and one approved, in either order, leave nothing to decide", () => {
+  for (const [one, other] of [["call-2-0", "call-2-1"], ["call-2-1", "call-2-0"]]) {
+    const state = after([...twoApprovals(), bothPending(), resolved(7, one, false), resolved(8, other, true)]);
+
+    assert.deepEqual(cards(state).map((card) => card.approval), [null, null]);
+    const byId = Object.fromEntries(cards(state).map((card) => [card.key, card.status]));
+    assert.deepEqual([byId[one], byId[other]], ["rejected", "approved"]);
+  }
+});
+
+test("an approval that a stopped turn withdrew is not offered again", () => {
+  const state = after([
+    ...twoApprovals(),
+    bothPending(),
+    resolved(7, "call-2-0", undefined, { cancellation_reason: "turn_cancelled" }),
+  ]);
+
+  assert.equal(cards(state)[0].approval, null);
+});
+
+test("an own decision disables its card until it is answered", () => {
+  const deciding = after([...twoApprovals(), bothPending(), { type: "decide", interruptId: "call-2-0", approved: true }]);
+  assert.equal(cards(deciding)[0].approval.deciding, true);
+  assert.equal(cards(deciding)[1].approval.deciding, null);
+
+  const refused = after([{ type: "decide_answered", interruptId: "call-2-0" }], deciding);
+  assert.equal(cards(refused)[0].approval.deciding, null);
+});
+
+test("a call shows its result, its status and who approved it", () => {
+  const state = after([
+    ...twoApprovals(),
+    resolved(7, "call-2-0", true, { message: "go on", actor: { issuer: "i", subject: "ada" } }),
+    aSnapshot({
+      version: 4,
+      turn: "turn-1",
+      messages: [aMessage(2, "assistant", "", { parts: [aCall("call-2-0")] }), aResult(3, "call-2-0", "succeeded", "a\u0000b")],
+    }),
+  ]);
+
+  const [card] = cards(state);
+  assert.equal(card.status, "succeeded");
+  assert.equal(card.output, "a\u0000b");
+  assert.equal(card.decision.message, "go on");
+  assert.equal(card.decision.actor.subject, "ada");
+});
+
+test("arguments that are no JSON are shown as they came", () => {
+  const part = { type: "tool_call", tool_call_id: "call-2-0", tool_name: "t", arguments_text: "{broken" };
+
+  const [card] = cards(after([aSnapshot({ messages: [aMessage(2, "assistant", "", { parts: [part] })] })]));
+
+  assert.equal(card.arguments, "{broken");
+});
+
+// --- stop and sending -------------------------------------------------------------------------
+
+test("stop shows at once, and a refusal takes it back", () => {
+  const running = after([STARTED, aSnapshot({ turn: "turn-1", asOf: 1, messages: [aMessage(1, "user", "x")] })]);
+  assert.equal(view(running).stopping, false);
+
+  const stopping = after([{ type: "stop", turnId: "turn-1" }], running);
+  assert.equal(view(stopping).stopping, true);
+  assert.equal(view(stopping).activity.kind, "stopping");
+
+  const refused = after([{ type: "stop_refused", turnId: "turn-1" }], stopping);
+  assert.equal(view(refused).stopping, false);
+});
+
+test("a stop of one turn does not mark the next one", () => {
+  const state = after([
+    STARTED,
+    { type: "stop", turnId: "turn-1" },
+    anEvent("turn_cancelled", { sequence: 2 }),
+    anEvent("turn_started", { sequence: 3, turn: "turn-2" }),
+  ]);
+
+  assert.equal(view(state).turnId, "turn-2");
+  assert.equal(view(state).stopping, false);
+});
+
+test("another viewer's stop shows as stopping", () => {
+  const state = after([STARTED, anEvent("turn_stopping", { sequence: 2 })]);
+
+  assert.equal(view(state).stopping, true);
+});
+
+test("a turn that ended by an event is over, even when a late snapshot still has it", () => {
+  const state = after([STARTED, anEvent("turn_completed", { sequence: 2 }), aSnapshot({ turn: "turn-1", asOf: 1 })]);
+
+  assert.equal(view(state).turnId, null);
+});
+
+test("a sent message is shown at once and gives way to the server's, in the transcript or in the queue", () => {
+  const sent = after([{ type: "send", messageId: "m-1", text: "hello" }]);
+  assert.deepEqual(texts(sent), ["hello"]);
+
+  const delayed = after([{ type: "send_delayed", messageId: "m-1", problem: "no server" }], sent);
+  assert.equal(view(delayed).items[0].note, "no server");
+
+  const stored = after([aSnapshot({ turn: "turn-1", messages: [aMessage(1, "user", "hello")] })], delayed);
+  assert.deepEqual(view(stored).items.map(({ text, note }) => [text, note]), [["hello", undefined]]);
+
+  const queued = aSnapshot({ turn: "turn-1" });
+  queued.snapshot.inbox = [{ message_id: "m-1", delivery: "queue", state: "queued", text: "hello", created_at: AT }];
+  const waiting = after([queued], delayed);
+  assert.deepEqual(view(waiting).items, []);
+  assert.deepEqual(view(waiting).queued.map((entry) => entry.text), ["hello"]);
+});
+
+test("a message that was refused is taken back", () => {
+  const state = after([{ type: "send", messageId: "m-1", text: "hello" }, { type: "send_refused", messageId: "m-1" }]);
+
+  assert.deepEqual(texts(state), []);
+});
+
+// --- timeline ---------------------------------------------------------------------------------
+
+test("the timeline counts what was heard live and recorded later once", () => {
+  const retry = { step: "model-1-0", retry_in_ms: 250, reason: "cut" };
+  const reset = { step: "model-1-0", reason: "cut" };
+
+  const state = after([
+    STARTED,
+    anEvent("model_started", { step: "model-1-0", second: 1 }),
+    delta("ha"),
+    anEvent("attempt_reset", reset),
+    anEvent("model_retry_scheduled", retry),
+    anEvent("model_started", { sequence: 2, step: "model-1-0", second: 1 }),
+    anEvent("attempt_reset", { ...reset, sequence: 3 }),
+    anEvent("model_retry_scheduled", { ...retry, sequence: 4 }),
+    anEvent("usage_recorded", { sequence: 5, step: "model-1-0", recorded: { input_tokens: { value: 12 } } }),
+    anEvent("model_finished", { sequence: 6, step: "model-1-0", status: "completed", second: 4 }),
+  ]);
+
+  const [step] = steps(state);
+  assert.deepEqual([step.reconnects, step.resets], [1, 1]);
+  assert.deepEqual([step.status, step.attempt, step.startedAt, step.endedAt], ["completed", 1, at(1), at(4)]);
+  assert.deepEqual(step.tokens, { read: 12, written: null });
+});
+
+test("a lost attempt is a reset, and the step goes on as its next attempt", () => {
+  const state = after([
+    STARTED,
+    anEvent("model_started", { step: "model-1-0", second: 1 }),
+    anEvent("attempt_reset", { sequence: 2, step: "model-1-0", reason: "lost", second: 8 }),
+    anEvent("model_started", { sequence: 3, step: "model-1-0", attempt: 2, second: 9 }),
+  ]);
+
+  const [step] = steps(state);
+  assert.deepEqual([step.status, step.attempt, step.resets, step.startedAt], ["running", 2, 1, at(9)]);
+});
+
+test("a call that never ran is a step without a start", () => {
+  const state = after([
+    ...twoApprovals(),
+    resolved(7, "call-2-0", false, { second: 30 }),
+    anEvent("tool_call_finished", {
+      sequence: 8, step: "call-2-0", tool_call_id: "call-2-0", tool_name: "refund_order", status: "rejected", second: 30,
+    }),
+  ]);
+
+  const step = steps(state).find(({ key }) => key === "call-2-0");
+  assert.deepEqual([step.kind, step.name, step.status, step.startedAt], ["tool", "refund_order", "rejected", null]);
+  assert.equal(step.endedAt, null);
+});
+
+test("turns are listed newest first, with how they ended", () => {
+  const state = after([
+    STARTED,
+    anEvent("turn_completed", { sequence: 2 }),
+    anEvent("turn_started", { sequence: 3, turn: "turn-2" }),
+    anEvent("turn_failed", { sequence: 4, turn: "turn-2", error: { code: "auth", message: "no key" } }),
+  ]);
+
+  assert.deepEqual(view(state).timeline.map(({ key, status }) => [key, status]), [["turn-2", "failed"], ["turn-1", "completed"]]);
+});
+
+test("a scheduled retry is told until the provider answers again", () => {
+  const waiting = after([
+    STARTED,
+    aSnapshot({ turn: "turn-1", asOf: 1 }),
+    anEvent("model_started", { step: "model-1-0" }),
+    anEvent("model_retry_scheduled", { step: "model-1-0", retry_in_ms: 2000, attempt: 1, reason: "rate limit" }),
+  ]);
+  assert.deepEqual(view(waiting).activity, { kind: "retry", reason: "rate limit", inMs: 2000 });
+
+  assert.equal(view(after([delta("hi")], waiting)).activity.kind, "writing");
+});
