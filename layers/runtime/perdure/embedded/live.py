@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -77,7 +76,12 @@ class EmbeddedLive:
         self._channels: OrderedDict[SessionKey, _Channel] = OrderedDict()
 
     async def publish(
-        self, key: SessionKey, turn_id: str, step_id: str, attempt: int, events: Sequence[LiveEvent]
+        self,
+        key: SessionKey,
+        turn_id: str,  # noqa: ARG002 - the port's; viewers on AWS want it
+        step_id: str,
+        attempt: int,
+        events: Sequence[LiveEvent],
     ) -> None:
         """See `LiveChannel.publish`. Progress of an attempt that is over is dropped."""
         channel = self._channel(key)
@@ -123,19 +127,19 @@ class EmbeddedLive:
         finally:
             channel.viewers.discard(viewer)
             timer.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await timer
 
     def _channel(self, key: SessionKey) -> _Channel:
         channel = self._channels.get(key)
         if channel is None:
             channel = self._channels[key] = _Channel()
-            self._forget_idle_ones()
+            if len(self._channels) > MAX_IDLE_SESSIONS:
+                self._forget_idle_ones()
         self._channels.move_to_end(key)
         return channel
 
     def _forget_idle_ones(self) -> None:
-        for key in list(self._channels)[: len(self._channels) - MAX_IDLE_SESSIONS]:
+        """Keep the half that was used last, and all that somebody looks at or that have progress."""
+        for key in list(self._channels)[: MAX_IDLE_SESSIONS // 2]:
             if self._channels[key].is_idle:
                 del self._channels[key]
 

@@ -1,0 +1,1 @@
+"""What every port promises, tested once against every adapter set."""

@@ -1,0 +1,35 @@
+"""The embedded adapter set for the contract suites: a file of its own for each test."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from perdure.embedded.database import Database
+from perdure.embedded.leases import SqliteLeases
+from perdure.embedded.store import SqliteSessionStore
+from perdure.ports import SessionKey
+from tests.contracts.conftest import Adapter
+
+
+@asynccontextmanager
+async def open_adapter(folder: Path) -> AsyncIterator[Adapter]:
+    """Open a database; its workers share one store, as they do in the one process that may have it open."""
+    async with Database.open(folder / "sessions.db") as database:
+        store = SqliteSessionStore(database)
+
+        async def erase(key: SessionKey, below: int, receipts: bool) -> None:
+            place = (key.tenant, key.session_id)
+
+            def delete(connection: sqlite3.Connection) -> None:
+                rows = (*place, below)
+                connection.execute("DELETE FROM entries WHERE tenant = ? AND session_id = ? AND version < ?", rows)
+                if receipts:
+                    connection.execute("DELETE FROM receipts WHERE tenant = ? AND session_id = ?", place)
+
+            await database.writer.run(delete, durable=True)
+            store.forget(key)
+
+        yield Adapter(store=store, leases=SqliteLeases(database), another_store=lambda: store, erase=erase)
