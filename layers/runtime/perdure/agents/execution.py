@@ -92,8 +92,8 @@ def output_text(tool_name: str, result: Any) -> str:
     from pydantic_core import PydanticSerializationError, to_jsonable_python
 
     try:
-        plain = to_jsonable_python(result, inf_nan_mode="null")
-        return mended(_dumps(plain))
+        plain = json.dumps(to_jsonable_python(result))
+        return mended(_dumps(json.loads(plain, parse_constant=lambda _: None)))  # NaN and its like become null
     except (PydanticSerializationError, TypeError, ValueError, RecursionError) as error:
         raise ToolExecutionError(
             f"the tool {tool_name} ran, but returned something that is no JSON ({type(result).__name__}): "

@@ -159,5 +159,5 @@ def _provider(agent: AgentDefinition, response: ModelResponse) -> JsonObject | N
     ids = any(call.provider_call_id for call in response.tool_calls)
     if response.provider_item is None and not ids:
         return None
-    provider: JsonObject = {"provider": agent.model.provider, "api": agent.model.provider}
+    provider: JsonObject = {"provider": agent.model.provider}  # names the API, too, such as `openai-chat`
     return provider | ({"item": response.provider_item} if response.provider_item is not None else {})
