@@ -15,6 +15,7 @@ from perdure.ports import Leases, SessionKey, SessionStore
 # with nothing stored in it. Imported when a test wants it.
 ADAPTERS = {
     "sqlite": "tests.contracts.sqlite_adapter",
+    "dynamodb": "tests.contracts.dynamodb",
 }
 
 

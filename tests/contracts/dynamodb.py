@@ -1,14 +1,19 @@
-"""The AWS adapter set for the contract suites: each store has an account of its own, in this process."""
+"""The AWS adapter set for the contract suites: an account of its own for each test, in this process."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 
 from perdure.aws import keys
+from perdure.aws.leases import DynamoDBLeases
 from perdure.aws.store import DynamoDBSessionStore
+from perdure.aws.table import Table
 from perdure.ports import SessionKey
 from perdure.testing.moto import AwsInProcess, aws_in_process
+from tests.contracts.conftest import Adapter
+from tests.unit.aws.builders import SteppingClock
 
 
 def a_store(aws: AwsInProcess) -> DynamoDBSessionStore:
@@ -16,14 +21,23 @@ def a_store(aws: AwsInProcess) -> DynamoDBSessionStore:
     return DynamoDBSessionStore(aws.clients.dynamodb, aws.table, s3=lambda: aws.clients.s3, bucket=aws.bucket)
 
 
-@contextmanager
-def dynamodb_store() -> Iterator[DynamoDBSessionStore]:
-    """A store on an empty table."""
+@asynccontextmanager
+async def open_adapter(_: Path) -> AsyncIterator[Adapter]:
+    """Open an empty account; its workers share nothing but the table and the bucket."""
     with aws_in_process() as aws:
-        yield a_store(aws)
+        table = Table(aws.clients.dynamodb, aws.table)
 
+        async def erase(key: SessionKey, below: int, receipts: bool) -> None:
+            partition = keys.partition_key(key)
+            rows = await table.query("#pk = :pk", {"pk": partition})
+            for sort_key in (row["sk"]["S"] for row in rows):
+                is_old = sort_key.startswith(keys.LOG) and sort_key < keys.log_key(below)
+                if is_old or (receipts and sort_key.startswith("KEY#")):
+                    await table.delete(partition, sort_key)
 
-def delete_entry(aws: AwsInProcess, key: SessionKey, version: int) -> None:
-    """Delete one log item, as retention will."""
-    name = {"pk": {"S": keys.partition_key(key)}, "sk": {"S": keys.log_key(version)}}
-    aws.clients.dynamodb.delete_item(TableName=aws.table, Key=name)
+        yield Adapter(
+            store=a_store(aws),
+            leases=DynamoDBLeases(table, SteppingClock()),
+            another_store=lambda: a_store(aws),
+            erase=erase,
+        )

@@ -21,7 +21,7 @@ KEY = SessionKey(tenant="acme", session_id="s-1")
 
 
 def a_head(version: int = 1, **fields: Any) -> Head:
-    return Head(**({"version": version, "agent": "support", "owner": OWNER, "last_activity_at": NOON} | fields))
+    return replace(Head(version=version, agent="support", owner=OWNER, last_activity_at=NOON), **fields)
 
 
 def a_decision(
@@ -29,9 +29,8 @@ def a_decision(
 ) -> Decision:
     """Return a decision that adds one message to a session."""
     version = loaded.head.version + 1
-    head = replace(
-        loaded.head, **({"version": version, "agent": "support", "owner": OWNER, "last_activity_at": NOON} | fields)
-    )
+    head = replace(loaded.head, version=version, agent="support", owner=OWNER, last_activity_at=NOON)
+    head = replace(head, **fields)
     message = Message(
         message_id=f"message-{version}-0",
         sequence=version,

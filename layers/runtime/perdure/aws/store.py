@@ -161,7 +161,8 @@ class DynamoDBSessionStore:
                 partition,
                 keys.HEAD,
                 put={"due_bucket": keys.due_bucket(partition), "due_at": keys.due_millis(due_at)},
-                condition="#version = :expected",
+                # Never put back into the index: a session that awaits only a person has left it.
+                condition="#version = :expected AND attribute_exists(#due_bucket)",
                 values={"expected": version},
             )
         except ConditionNotMetError:

@@ -1,0 +1,140 @@
+"""What a Lambda container keeps for its life: settings, clients, ports, agents and one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from collections.abc import Coroutine
+from functools import cache, cached_property
+from typing import Any, TypeVar
+
+from perdure.agents.definition import AgentDefinition, AgentRegistry
+from perdure.aws.clients import Clients
+from perdure.aws.clock import SystemClock, new_id
+from perdure.aws.leases import DynamoDBLeases
+from perdure.aws.live import ApiGatewayLive
+from perdure.aws.progress import ProgressLog
+from perdure.aws.queues import SqsStepQueue
+from perdure.aws.settings import Settings
+from perdure.aws.store import DynamoDBSessionStore
+from perdure.aws.subscriptions import Subscriptions
+from perdure.aws.table import Table
+from perdure.aws.tickets import SocketTickets
+from perdure.aws.timers import SchedulerTimers
+from perdure.errors import ConfigurationError
+from perdure.ports import Clock, NewId, Ports
+from perdure.steps.base import StepDeps
+
+T = TypeVar("T")
+
+PROGRESS_INTERVAL_SECONDS = 1.0
+"""How long progress is gathered before it is written (design §7: 1 s or 4 KB in the table)."""
+
+
+class Runtime:
+    """One container's runtime. Everything is made when it is first used: a cold start pays for what it needs."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        clients: Clients | None = None,
+        clock: Clock | None = None,
+        new_id: NewId = new_id,
+        agents: AgentRegistry | None = None,
+    ) -> None:
+        self.settings = settings
+        self.clients = clients or Clients(socket_endpoint=settings.socket_endpoint)
+        self.clock: Clock = clock or SystemClock()
+        self.new_id = new_id
+        self._agents = agents
+
+    @cached_property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The container's event loop. It outlives invocations, so that HTTP connections are used again."""
+        return asyncio.new_event_loop()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run one invocation's work to its end."""
+        return self.loop.run_until_complete(work)
+
+    @cached_property
+    def table(self) -> Table:
+        return Table(self.clients.dynamodb, self.settings.table_name)
+
+    @cached_property
+    def store(self) -> DynamoDBSessionStore:
+        return DynamoDBSessionStore(
+            self.clients.dynamodb,
+            self.settings.table_name,
+            s3=lambda: self.clients.s3,
+            bucket=self.settings.bucket_name,
+        )
+
+    @cached_property
+    def subscriptions(self) -> Subscriptions:
+        return Subscriptions(self.table, self.clock)
+
+    @cached_property
+    def tickets(self) -> SocketTickets:
+        return SocketTickets(self.table, self.clock, self.new_id)
+
+    @cached_property
+    def queue(self) -> SqsStepQueue:
+        return SqsStepQueue(self.clients.sqs, self.settings.step_queue_urls, self.clock)
+
+    @cached_property
+    def timers(self) -> SchedulerTimers:
+        return SchedulerTimers(
+            lambda: self.clients.scheduler,
+            self.clients.sqs,
+            self.clock,
+            queue_url=self.settings.timers_queue_url,
+            queue_arn=self.settings.timers_queue_arn,
+            group=self.settings.schedule_group,
+            role_arn=self.settings.schedule_role_arn,
+        )
+
+    @cached_property
+    def ports(self) -> Ports:
+        """The adapter set."""
+        progress = ProgressLog(self.table, self.clock)
+        return Ports(
+            store=self.store,
+            leases=DynamoDBLeases(self.table, self.clock),
+            queue=self.queue,
+            timers=self.timers,
+            live=ApiGatewayLive(self.store, progress, self.subscriptions, lambda: self.clients.connections, self.clock),
+            clock=self.clock,
+            new_id=self.new_id,
+            progress_interval_seconds=PROGRESS_INTERVAL_SECONDS,
+        )
+
+    @cached_property
+    def deps(self) -> StepDeps:
+        """What steps get: the ports, and the agents of the module that `PERDURE_AGENTS` names."""
+        return StepDeps(ports=self.ports, agents=self._agents or load_agents(self.settings.perdure_agents))
+
+
+@cache
+def runtime() -> Runtime:
+    """Return this container's runtime; the first call makes it from the environment.
+
+    Raises:
+        ConfigurationError: The environment is not complete; the message names what is missing.
+    """
+    return Runtime(Settings.from_environment())
+
+
+def load_agents(name: str) -> AgentRegistry:
+    """Return the agents that `module:attribute` names: an `AgentDefinition`, or a list of them.
+
+    Raises:
+        ConfigurationError: There is no such module or attribute, or it is something else.
+    """
+    module_name, _, attribute = name.partition(":")
+    try:
+        found = getattr(importlib.import_module(module_name), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ConfigurationError(f"PERDURE_AGENTS is {name!r}, and that can't be loaded: {error}") from error
+    return AgentRegistry([found] if isinstance(found, AgentDefinition) else list(found))

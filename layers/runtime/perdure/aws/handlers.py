@@ -1,0 +1,127 @@
+"""From Lambda events to steps and back: batches, partial failures, deadlines and the container's event loop, once.
+
+`functions/<step>/app.py` names the trigger and the step; everything else of a queue's function is here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
+from typing import Any, Protocol, TypeVar
+
+from pydantic import ValidationError
+
+from perdure.aws.bootstrap import Runtime
+from perdure.aws.limits import DEADLINE_MARGIN
+from perdure.aws.messages import StepQueueMessage, TimerMessage
+from perdure.ports import SessionKey
+from perdure.steps.base import StepDeps, StepMessage
+
+logger = logging.getLogger("perdure")
+
+JsonObject = dict[str, Any]
+Handler = Callable[[JsonObject, Any], JsonObject]
+M = TypeVar("M", StepQueueMessage, TimerMessage)
+
+DEAD_LETTER_REASON = "its message could not be processed"
+
+
+class Step(Protocol):
+    """One step of `perdure.steps`."""
+
+    def __call__(self, deps: StepDeps, message: StepMessage, *, deadline: datetime | None) -> Awaitable[object]: ...
+
+
+def step_handler(step: Step, runtime: Callable[[], Runtime]) -> Handler:
+    """Return the handler of a queue of steps. A record that fails is received again; the others are done."""
+
+    async def work(container: Runtime, message: StepQueueMessage, deadline: datetime | None) -> None:
+        dispatch = message.dispatch
+        if dispatch.not_before is not None and dispatch.not_before > container.clock.now():
+            await container.queue.send(message.key, dispatch)  # the longest delay was too short
+            return
+        await step(container.deps, StepMessage.of(message.key, dispatch), deadline=deadline)
+
+    return _queue_handler(StepQueueMessage, work, runtime)
+
+
+def timer_handler(
+    fire: Callable[[StepDeps, SessionKey, str, int], Awaitable[object]], runtime: Callable[[], Runtime]
+) -> Handler:
+    """Return the handler of the timers queue. A timer that comes early is sent again with the rest as its delay."""
+
+    async def work(container: Runtime, message: TimerMessage, _: datetime | None) -> None:
+        if message.due_at > container.clock.now():
+            await container.timers.set(message.key, message.timer)
+            return
+        await fire(container.deps, message.key, message.timer_id, message.fence)
+
+    return _queue_handler(TimerMessage, work, runtime)
+
+
+def dead_letter_handler(
+    record: Callable[[StepDeps, StepMessage, str], Awaitable[object]], runtime: Callable[[], Runtime]
+) -> Handler:
+    """Return the handler of the queues of dead letters of steps."""
+
+    async def work(container: Runtime, message: StepQueueMessage, _: datetime | None) -> None:
+        await record(container.deps, StepMessage.of(message.key, message.dispatch), DEAD_LETTER_REASON)
+
+    return _queue_handler(StepQueueMessage, work, runtime)
+
+
+def sweep_handler(sweep: Callable[[StepDeps], Awaitable[int]], runtime: Callable[[], Runtime]) -> Handler:
+    """Return the handler of the schedule that looks after overdue sessions."""
+
+    def handler(_event: JsonObject, _context: Any) -> JsonObject:
+        container = runtime()
+
+        async def work() -> int:
+            return await sweep(container.deps)
+
+        return {"sessions": container.run(work())}
+
+    return handler
+
+
+def _queue_handler(
+    message_type: type[M],
+    work: Callable[[Runtime, M, datetime | None], Awaitable[None]],
+    runtime: Callable[[], Runtime],
+) -> Handler:
+    """Return a handler that answers as `ReportBatchItemFailures` wants."""
+
+    async def one(container: Runtime, record: JsonObject, deadline: datetime | None) -> bool:
+        try:
+            await work(container, message_type.model_validate_json(record["body"]), deadline)
+        except ValidationError:
+            # After its last receive it is a dead letter, where a person can look at it.
+            logger.exception("a queue message is none of ours", extra={"message_id": record["messageId"]})
+            return False
+        except Exception:
+            logger.exception("a queue message failed", extra={"message_id": record["messageId"]})
+            return False
+        return True
+
+    def handler(event: JsonObject, context: Any) -> JsonObject:
+        container = runtime()
+        deadline = deadline_of(context, container.clock.now())
+        records: list[JsonObject] = event.get("Records", [])
+
+        async def batch() -> list[bool]:
+            return await asyncio.gather(*(one(container, record, deadline) for record in records))
+
+        done = container.run(batch())
+        failed = [record["messageId"] for record, ok in zip(records, done, strict=True) if not ok]
+        return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in failed]}
+
+    return handler
+
+
+def deadline_of(context: Any, now: datetime) -> datetime | None:
+    """Return when a step has to end: 30 s before its function would be killed (spec AWS-01). None: no function."""
+    if context is None:
+        return None
+    return now + timedelta(milliseconds=context.get_remaining_time_in_millis()) - DEADLINE_MARGIN

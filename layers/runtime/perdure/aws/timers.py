@@ -1,0 +1,103 @@
+"""Timers: SQS delays up to 15 minutes, EventBridge one-shot schedules beyond.
+
+A schedule fires up to 15 minutes early, by its own imprecision of a minute, and the message that it sends waits for
+the rest in the queue; so a wait of a year ends on the second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from perdure.aws import keys
+from perdure.aws.clients import in_thread
+from perdure.aws.limits import MAX_DELAY, MIN_SCHEDULE_AHEAD, SCHEDULE_LEAD
+from perdure.aws.messages import TimerMessage
+from perdure.aws.queues import Sender
+from perdure.core.expected import Timer
+from perdure.ports import Clock, SessionKey
+
+_NAME_CHARACTERS = 60
+
+_SLACK = timedelta(seconds=120)
+"""A schedule may fire a minute late and clocks differ; a needless delete of a fired one costs nothing."""
+
+
+class SchedulerTimers:
+    """`Timers` on EventBridge Scheduler and the timers queue.
+
+    Args:
+        scheduler: Gives the Scheduler client when a long timer comes.
+        role_arn: The role by which Scheduler sends to the queue.
+    """
+
+    def __init__(
+        self,
+        scheduler: Callable[[], Any],
+        sqs: Any,
+        clock: Clock,
+        *,
+        queue_url: str,
+        queue_arn: str,
+        group: str,
+        role_arn: str,
+    ) -> None:
+        self._scheduler = scheduler
+        self._sender = Sender(sqs, clock)
+        self._clock = clock
+        self._queue_url = queue_url
+        self._queue_arn = queue_arn
+        self._group = group
+        self._role_arn = role_arn
+
+    async def set(self, key: SessionKey, timer: Timer) -> None:
+        """Set a timer; setting the same one again changes nothing, or sends one more message that does nothing."""
+        message = TimerMessage.of(key, timer)
+        fires_at = _rounded_up(timer.due_at - SCHEDULE_LEAD)
+        if fires_at < self._clock.now() + MIN_SCHEDULE_AHEAD:
+            await self._sender.send(self._queue_url, message, tenant=key.tenant, not_before=timer.due_at)
+            return
+        await self._call(
+            "create_schedule",
+            unless="ALREADY_THERE",
+            Name=schedule_name(key, timer),
+            GroupName=self._group,
+            ScheduleExpression=f"at({fires_at.astimezone(UTC):%Y-%m-%dT%H:%M:%S})",
+            ScheduleExpressionTimezone="UTC",
+            FlexibleTimeWindow={"Mode": "OFF"},
+            ActionAfterCompletion="DELETE",
+            Target={
+                "Arn": self._queue_arn,
+                "RoleArn": self._role_arn,
+                "Input": message.body(),
+            },
+        )
+
+    async def cancel(self, key: SessionKey, timer: Timer) -> None:
+        """Remove a timer's schedule if it is still there. A message already in the queue does nothing on arrival."""
+        if timer.due_at - self._clock.now() <= MAX_DELAY - _SLACK:
+            return  # its schedule has fired, or there never was one
+        await self._call("delete_schedule", unless="MISSING", Name=schedule_name(key, timer), GroupName=self._group)
+
+    async def _call(self, method: str, *, unless: str, **parameters: Any) -> None:
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        from perdure.aws import errors
+
+        try:
+            await in_thread(getattr(self._scheduler(), method), **parameters)
+        except (BotoCoreError, ClientError) as error:
+            if errors.code_of(error) not in getattr(errors, unless):
+                raise errors.translated(error, f"{method} {parameters['Name']}") from error
+
+
+def schedule_name(key: SessionKey, timer: Timer) -> str:
+    """Return the one name of a timer's schedule. Another fence is another schedule (races.md X12)."""
+    parts = f"{keys.partition_key(key)}\n{timer.timer_id}\n{timer.fence}"
+    return f"t-{keys.sha256(parts)[:_NAME_CHARACTERS]}"
+
+
+def _rounded_up(moment: datetime) -> datetime:
+    whole = moment.replace(microsecond=0)
+    return whole if whole == moment else whole + timedelta(seconds=1)
