@@ -70,7 +70,7 @@ class Service:
         key = _session_key(caller, session_id)
         _check_text(text, "text")
         if message_id is not None:
-            _check_id(message_id, "message_id", MAX_MESSAGE_ID)
+            _check_message_id(message_id)
         if metadata is not None and len(_json(metadata, "metadata")) > MAX_METADATA_BYTES:
             raise InvalidRequestError(f"metadata is larger than {MAX_METADATA_BYTES} bytes of JSON: send less of it")
         if agent is not None and self._deps.agents.get(agent) is None:
@@ -288,12 +288,16 @@ def _check_text(text: str, name: str) -> None:
         raise InvalidRequestError(f"{name} is blank: send some text")
 
 
-def _check_id(value: str, name: str, longest: int) -> None:
+def _check_message_id(value: str) -> None:
+    _check_name(value, "message_id", MAX_MESSAGE_ID)
+    if version_of(value) is not None:
+        raise InvalidRequestError(f"message_id {value!r} looks like an id that Perdure makes: choose another form")
+
+
+def _check_name(value: str, name: str, longest: int) -> None:
     _check_unicode(value, name)
     if not 1 <= len(value) <= longest:
         raise InvalidRequestError(f"{name} must have 1 to {longest} characters")
-    if version_of(value) is not None:
-        raise InvalidRequestError(f"{name} {value!r} looks like an id that Perdure makes: choose another form")
 
 
 def _json(value: JsonObject, name: str) -> bytes:
@@ -313,7 +317,7 @@ def _claims(
     """Return the receipts that a command asks for: one for its key, and one for a message id of the caller's."""
     names: list[str] = []
     if idempotency_key is not None:
-        _check_id(idempotency_key, "Idempotency-Key", MAX_IDEMPOTENCY_KEY)
+        _check_name(idempotency_key, "Idempotency-Key", MAX_IDEMPOTENCY_KEY)
         names.append(f"key:{idempotency_key}")
     if message_id is not None:
         names.append(f"message:{message_id}")
