@@ -49,7 +49,8 @@ def a_message(text: str = "Where is my order?", *, key: str | None = None, owner
 
 def an_answer(head: Head, text: str = "It is on its way.", *, parts: Sequence[dict[str, Any]] = ()) -> ModelFinished:
     """The running model step answers."""
-    assert head.turn is not None and head.turn.step is not None
+    assert head.turn is not None
+    assert head.turn.step is not None
     return ModelFinished(
         turn_id=head.turn.turn_id,
         step_id=head.turn.step.step_id,
@@ -62,7 +63,8 @@ def an_answer(head: Head, text: str = "It is on its way.", *, parts: Sequence[di
 
 def a_request_for(head: Head, *tools: str, effect: str = "read") -> ModelFinished:
     """The running model step asks for tools."""
-    assert head.turn is not None and head.turn.step is not None
+    assert head.turn is not None
+    assert head.turn.step is not None
     calls = tuple(
         RequestedCall(
             tool_name=tool, effect=effect, requires_approval=False, provider_call_id=f"p{i}", arguments={"n": i}

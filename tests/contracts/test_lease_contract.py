@@ -43,7 +43,8 @@ async def test_of_many_workers_that_claim_one_attempt_at_once_exactly_one_gets_i
 
     assert sum(claims) == 1
     lease = await leases.read_lease(A_SESSION, STEP)
-    assert lease is not None and lease.owner == f"worker{claims.index(True)}"
+    assert lease is not None
+    assert lease.owner == f"worker{claims.index(True)}"
 
 
 async def test_x6_an_expired_attempt_is_never_claimed_again(leases: Leases) -> None:
@@ -113,7 +114,8 @@ async def test_an_expired_attempt_is_revoked_and_its_worker_must_stop(leases: Le
     assert not await leases.renew(A_SESSION, STEP, 1, "anna", OVER + LEASE_DURATION)
     assert not await leases.claim(A_SESSION, STEP, 1, "anna", OVER + LEASE_DURATION)
     lease = await leases.read_lease(A_SESSION, STEP)
-    assert lease is not None and (lease.attempt, lease.claimed, lease.revoked) == (1, True, True)
+    assert lease is not None
+    assert (lease.attempt, lease.claimed, lease.revoked) == (1, True, True)
 
 
 async def test_x5_an_attempt_revoked_before_anybody_claimed_it_never_runs(leases: Leases) -> None:
@@ -121,7 +123,8 @@ async def test_x5_an_attempt_revoked_before_anybody_claimed_it_never_runs(leases
 
     assert not await leases.claim(A_SESSION, STEP, 1, "anna", SOON)
     lease = await leases.read_lease(A_SESSION, STEP)
-    assert lease is not None and (lease.attempt, lease.claimed, lease.revoked) == (1, False, True)
+    assert lease is not None
+    assert (lease.attempt, lease.claimed, lease.revoked) == (1, False, True)
 
 
 async def test_x5_of_a_claim_and_a_revocation_at_once_exactly_one_wins(leases: Leases) -> None:
