@@ -11,14 +11,19 @@ from perdure.aws.leases import DynamoDBLeases
 from perdure.aws.store import DynamoDBSessionStore
 from perdure.aws.table import Table
 from perdure.ports import SessionKey
-from perdure.testing.moto import AwsInProcess, aws_in_process
+from perdure.testing.moto import BUCKET_NAME, AwsInProcess, aws_in_process
 from tests.contracts.conftest import Adapter
 from tests.unit.aws.builders import SteppingClock
 
 
 def a_store(aws: AwsInProcess) -> DynamoDBSessionStore:
     """Return a store as a new container would make it: with nothing in memory."""
-    return DynamoDBSessionStore(aws.clients.dynamodb, aws.table, s3=lambda: aws.clients.s3, bucket=aws.bucket)
+    return DynamoDBSessionStore(
+        aws.clients.dynamodb,
+        aws.table,
+        s3=lambda: aws.bucket and aws.clients.s3,  # the bucket is made when the first large body comes
+        bucket=BUCKET_NAME,
+    )
 
 
 @asynccontextmanager

@@ -13,6 +13,7 @@ from perdure.aws.clients import Clients
 from perdure.aws.clock import SystemClock, new_id
 from perdure.aws.leases import DynamoDBLeases
 from perdure.aws.live import ApiGatewayLive
+from perdure.aws.model_key import provide_model_key
 from perdure.aws.progress import ProgressLog
 from perdure.aws.queues import SqsStepQueue
 from perdure.aws.settings import Settings
@@ -113,6 +114,8 @@ class Runtime:
     @cached_property
     def deps(self) -> StepDeps:
         """What steps get: the ports, and the agents of the module that `PERDURE_AGENTS` names."""
+        if self.settings.model_key_secret_arn:  # before the agents, which may look for the key when they are loaded
+            provide_model_key(self.clients, self.settings.model_key_secret_arn)
         return StepDeps(ports=self.ports, agents=self._agents or load_agents(self.settings.perdure_agents))
 
 

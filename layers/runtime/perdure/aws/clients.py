@@ -23,10 +23,15 @@ THREADS = 16
 
 
 class Clients:
-    """Clients of one region. boto3 is imported with the first one."""
+    """Clients of one region. boto3 is imported with the first one.
 
-    def __init__(self, *, region: str | None = None, socket_endpoint: str | None = None) -> None:
-        self._region = region
+    Args:
+        session: A boto3 session; None: one made from the environment.
+        socket_endpoint: `https://` address of the WebSocket API's stage.
+    """
+
+    def __init__(self, *, session: Any = None, socket_endpoint: str | None = None) -> None:
+        self._given_session = session
         self._socket_endpoint = socket_endpoint
 
     @cached_property
@@ -46,15 +51,21 @@ class Clients:
         return self._client("s3", read_timeout=OBJECT_TIMEOUT_SECONDS)
 
     @cached_property
+    def secrets(self) -> Any:
+        return self._client("secretsmanager")
+
+    @cached_property
     def connections(self) -> Any:
         """The management API of the WebSocket API's connections."""
         return self._client("apigatewaymanagementapi", endpoint_url=self._socket_endpoint)
 
     @cached_property
     def _session(self) -> Any:
+        if self._given_session is not None:
+            return self._given_session
         import boto3
 
-        return boto3.session.Session(region_name=self._region)
+        return boto3.session.Session()
 
     def _client(self, service: str, *, read_timeout: float = TIMEOUT_SECONDS, endpoint_url: str | None = None) -> Any:
         from botocore.config import Config

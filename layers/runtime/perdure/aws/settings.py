@@ -31,6 +31,8 @@ class Settings(BaseModel):
     bucket_name: str = Field(min_length=1)
     socket_endpoint: str = Field(min_length=1)
     perdure_agents: str = Field(min_length=3, pattern=r"^[\w.]+:\w+$")
+    tenant_claim: str = Field(default="tenant", min_length=1)
+    model_key_secret_arn: str = ""  # set for functions that call models, if there is such a secret
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Settings:

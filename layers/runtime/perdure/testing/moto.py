@@ -10,7 +10,7 @@ import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import cache, cached_property
 from typing import Any
 
 from perdure.aws.clients import Clients
@@ -27,32 +27,69 @@ _PLACEHOLDER = re.compile(r"[:#]\w+")
 _EXPRESSIONS = ("UpdateExpression", "ConditionExpression", "KeyConditionExpression", "FilterExpression")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AwsInProcess:
-    """Clients, and the names of what was created: queue URLs and ARNs by short name."""
+    """One account: clients, and our resources, made when they are first asked for (the table at once)."""
 
-    clients: Clients
-    queue_urls: dict[str, str]
-    queue_arns: dict[str, str]
-    table: str = TABLE_NAME
-    bucket: str = BUCKET_NAME
-    schedule_group: str = SCHEDULE_GROUP
+    table = TABLE_NAME
+    schedule_role_arn = "arn:aws:iam::123456789012:role/schedules"
+
+    def __init__(self) -> None:
+        self.clients = Clients(session=_session(), socket_endpoint=SOCKET_ENDPOINT)
+        create_table(self.clients.dynamodb, self.table)
+        self.clients.dynamodb.meta.events.register("provide-client-params.dynamodb.*", refuse_what_the_service_would)
+
+    @cached_property
+    def queue_urls(self) -> dict[str, str]:
+        """URLs of the queues, by short name."""
+        return {name: self.clients.sqs.create_queue(QueueName=name)["QueueUrl"] for name in QUEUES}
+
+    @cached_property
+    def queue_arns(self) -> dict[str, str]:
+        """ARNs of the queues, by short name."""
+        return {name: _arn_of(self.clients.sqs, url) for name, url in self.queue_urls.items()}
+
+    @cached_property
+    def schedule_group(self) -> str:
+        self.clients.scheduler.create_schedule_group(Name=SCHEDULE_GROUP)
+        return SCHEDULE_GROUP
+
+    @cached_property
+    def bucket(self) -> str:
+        self.clients.s3.create_bucket(Bucket=BUCKET_NAME)
+        return BUCKET_NAME
+
+    def environment(self, agents: str = "agents:agents") -> dict[str, str]:
+        """Return what the template would give the functions."""
+        return {
+            "TABLE_NAME": self.table,
+            "RUN_MODEL_QUEUE_URL": self.queue_urls["run-model"],
+            "CALL_TOOL_QUEUE_URL": self.queue_urls["call-tool"],
+            "CALL_SINGLE_ATTEMPT_TOOL_QUEUE_URL": self.queue_urls["call-single-attempt-tool"],
+            "TIMERS_QUEUE_URL": self.queue_urls["timers"],
+            "TIMERS_QUEUE_ARN": self.queue_arns["timers"],
+            "SCHEDULE_GROUP": self.schedule_group,
+            "SCHEDULE_ROLE_ARN": self.schedule_role_arn,
+            "BUCKET_NAME": self.bucket,
+            "SOCKET_ENDPOINT": SOCKET_ENDPOINT,
+            "PERDURE_AGENTS": agents,
+        }
 
 
 @contextmanager
 def aws_in_process() -> Iterator[AwsInProcess]:
-    """An empty account with our table, queues, bucket and schedule group, for as long as the block runs."""
+    """An empty account with our table, for as long as the block runs."""
     from moto import mock_aws
 
     with _one_call_at_a_time(), mock_aws():
-        clients = Clients(region=REGION, socket_endpoint=SOCKET_ENDPOINT)
-        create_table(clients.dynamodb, TABLE_NAME)
-        clients.dynamodb.meta.events.register("provide-client-params.dynamodb.*", refuse_what_the_service_would)
-        urls = {name: clients.sqs.create_queue(QueueName=name)["QueueUrl"] for name in QUEUES}
-        arns = {name: _arn_of(clients.sqs, url) for name, url in urls.items()}
-        clients.s3.create_bucket(Bucket=BUCKET_NAME)
-        clients.scheduler.create_schedule_group(Name=SCHEDULE_GROUP)
-        yield AwsInProcess(clients=clients, queue_urls=urls, queue_arns=arns)
+        yield AwsInProcess()
+
+
+@cache
+def _session() -> Any:
+    import boto3
+
+    # One session, because each reads the service models anew; what a test hooks into a client stays with the client.
+    return boto3.session.Session(region_name=REGION)
 
 
 def create_table(dynamodb: Any, name: str) -> None:
