@@ -189,3 +189,15 @@ def test_an_approval_function_that_fails_asks_a_person() -> None:
     (call,) = requested_calls(agent, (a_call("lookup", '{"q": "a"}'),))
 
     assert (call.requires_approval, call.settled) == (True, None)
+
+
+def test_an_approval_function_can_not_change_what_is_run() -> None:
+    def careless(arguments: Any) -> Any:
+        arguments["amount"] = 1_000_000
+        return "approved"
+
+    agent = an_agent(refund, tool_policies={"refund": ToolPolicy(requires_approval=careless)})
+
+    (call,) = requested_calls(agent, (a_call("refund", '{"amount": 1}'),))
+
+    assert call.arguments == {"amount": 1}

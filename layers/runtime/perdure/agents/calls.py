@@ -5,6 +5,7 @@ Evaluated once, when the model step ends; the stored decision holds from then on
 
 from __future__ import annotations
 
+import copy
 import json
 import logging
 import math
@@ -89,7 +90,7 @@ def storable_name(name: str) -> str:
 
 def _needs_approval(tool: FunctionTool, policy: EffectivePolicy, arguments: JsonObject) -> bool:
     try:
-        return policy.needs_approval(arguments)
+        return policy.needs_approval(copy.deepcopy(arguments))  # a rule that changes them changes a copy
     except Exception:  # user code; a rule that can't decide must not let a call pass
         logger.warning("approval rule failed, so a person is asked", extra={"tool": tool.name}, exc_info=True)
         return True

@@ -141,7 +141,7 @@ def _clean(schema: Any) -> Any:
         return schema
     cleaned: JsonObject = {}
     for key, value in schema.items():
-        if key == "title" and isinstance(value, str):
+        if key == "title":
             continue
         if key in _SCHEMA_MAPS and isinstance(value, dict):
             value = {name: _clean(inner) for name, inner in value.items()}
