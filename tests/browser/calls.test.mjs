@@ -137,6 +137,14 @@ test("stop shows at once, and a refusal takes it back", () => {
   assert.equal(view(refused).stopping, false);
 });
 
+test("an answer grows no more from the moment of its stop, and goes on when the stop is refused", () => {
+  const stopped = after([STARTED, delta("It is "), { type: "stop", turnId: "turn-1" }, delta("on its way")]);
+  assert.deepEqual(view(stopped).items.map(({ text, status, live }) => [text, status, live]), [["It is ", "interrupted", false]]);
+
+  const refused = after([{ type: "stop_refused", turnId: "turn-1" }], stopped);
+  assert.deepEqual(texts(refused), ["It is on its way"]);
+});
+
 test("a stop of one turn does not mark the next one", () => {
   const state = after([
     STARTED,

@@ -43,7 +43,7 @@ function draw() {
 
 function drawSession(shown) {
   const scroller = $("scroller");
-  const atEnd = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < NEAR_END_PX;
+  const atEnd = isAtEnd();
   setText($("session-title"), shown.sessionId);
   setText($("agent"), shown.agent ? `agent ${shown.agent}` : "not started yet");
   drawTranscript(shown.items);
@@ -60,6 +60,20 @@ function drawSession(shown) {
   show($("no-turns"), shown.timeline.length === 0);
   setText($("usage"), usageText(shown.usage));
   if (atEnd) scroller.scrollTop = scroller.scrollHeight;
+}
+
+// What is under the conversation grows and shrinks, and screens turn: whoever reads the end stays there.
+let readsEnd = true;
+$("scroller").addEventListener("scroll", () => {
+  readsEnd = isAtEnd();
+});
+new ResizeObserver(() => {
+  if (readsEnd) $("scroller").scrollTop = $("scroller").scrollHeight;
+}).observe($("scroller"));
+
+function isAtEnd() {
+  const { scrollHeight, scrollTop, clientHeight } = $("scroller");
+  return scrollHeight - scrollTop - clientHeight < NEAR_END_PX;
 }
 
 function drawQueue(queued) {
@@ -92,7 +106,7 @@ function activityText({ activity, waiting }) {
 }
 
 function usageText(usage) {
-  if (!usage?.model_calls) return "";
+  if (usage?.input_tokens?.value === undefined && usage?.output_tokens?.value === undefined) return "";
   const figure = (name) => (usage[name]?.value === undefined ? "?" : usage[name].value.toLocaleString());
   return `${figure("input_tokens")} in, ${figure("output_tokens")} out`;
 }
@@ -212,12 +226,11 @@ $("new-session").addEventListener("click", () => {
   location.hash = newSessionId();
   field.focus();
 });
-for (const example of document.querySelectorAll(".example")) {
-  example.addEventListener("click", () => {
-    field.value = example.textContent;
-    field.focus();
-  });
-}
+$("skip").addEventListener("click", (event) => {
+  event.preventDefault(); // the address names the session
+  showPanel("chat");
+  field.focus();
+});
 for (const tab of document.querySelectorAll("[data-show]")) {
   tab.addEventListener("click", () => showPanel(tab.dataset.show));
 }

@@ -77,7 +77,7 @@ function withTurn(state, turnId, change) {
 }
 
 function endTurn(state, event, status, error) {
-  const stopping = state.stopping === event.turn_id ? null : state.stopping;
+  const stopping = state.stopping?.turnId === event.turn_id ? null : state.stopping;
   return withTurn({ ...state, stopping }, event.turn_id, { status, endedAt: event.at, error });
 }
 

@@ -6,18 +6,18 @@ import { between, clock, duration, tone, words } from "./format.js";
 /** Return a function that draws the rows of the session list, `current` marked. */
 export function sessionList(parent) {
   const create = () => {
-    const title = el("span", { class: "session-name" });
     const preview = el("span", { class: "preview", dir: "auto" });
     const badge = el("span", { class: "badge" });
+    const name = el("span", { class: "session-name" });
     const when = el("time", {});
-    const link = el("a", {}, el("span", { class: "row" }, title, badge), preview, when);
+    const link = el("a", {}, preview, el("span", { class: "row" }, name, when), badge);
     return {
       node: el("li", {}, link),
       update(row) {
         setAttribute(link, "href", `#${encodeURIComponent(row.key)}`);
         setAttribute(link, "aria-current", row.current ? "page" : null);
-        setText(title, row.key);
-        setText(preview, row.preview);
+        setText(preview, row.preview || "(no text)");
+        setText(name, row.key);
         setText(badge, row.badge ? words(row.badge) : "");
         setAttribute(badge, "data-tone", row.badge ? tone(row.badge) : null);
         show(badge, Boolean(row.badge));

@@ -23,7 +23,7 @@ export function initialState(sessionId) {
     decisions: {}, // by interrupt id: closed ones, whoever closed them
     outbox: [], // what this page sent and the server has not shown yet
     deciding: {}, // by interrupt id: this page's own decision that is on its way
-    stopping: null, // the turn that this page asked to stop
+    stopping: null, // { turnId, partials }: the turn that this page asked to stop, and the live text at that moment
   };
 }
 
@@ -74,7 +74,7 @@ function takeSnapshot(state, snapshot, asOf) {
       Object.entries(state.partials).filter(([, { finishedSequence }]) => !(finishedSequence <= asOf)),
     ),
     outbox: state.outbox.filter((item) => !shown.has(item.messageId)),
-    stopping: state.stopping && rest.state?.turn_id === state.stopping ? state.stopping : null,
+    stopping: state.stopping && rest.state?.turn_id === state.stopping.turnId ? state.stopping : null,
   };
 }
 
@@ -114,9 +114,9 @@ function takeLocal(state, action) {
       return { ...state, deciding };
     }
     case "stop":
-      return { ...state, stopping: action.turnId };
+      return { ...state, stopping: { turnId: action.turnId, partials: state.partials } };
     case "stop_refused":
-      return { ...state, stopping: state.stopping === action.turnId ? null : state.stopping };
+      return { ...state, stopping: state.stopping?.turnId === action.turnId ? null : state.stopping };
     default:
       return state;
   }

@@ -7,7 +7,7 @@ export function timelineOf(state) {
   return Object.values(state.turns)
     .map((turn) => ({
       key: turn.turnId,
-      status: state.stopping === turn.turnId && !turn.endedAt ? "stopping" : turn.status,
+      status: state.stopping?.turnId === turn.turnId && !turn.endedAt ? "stopping" : turn.status,
       startedAt: turn.startedAt ?? null,
       endedAt: turn.endedAt ?? null,
       steps: turn.steps.map((id) => state.steps[id]).filter(Boolean).map((step) => rowOf(state, step)),

@@ -69,9 +69,9 @@ function cardNode(onDecide) {
   const output = el("pre", { class: "code", tabindex: "0" });
   const result = el("details", { class: "fold" }, el("summary", {}, "Result"), output);
   const note = el("p", { class: "note" });
-  const approval = approvalNode(onDecide);
+  const approval = el("div", { class: "slot" });
   const head = el("div", { class: "card-head" }, name, effect, badge);
-  const node = el("section", { class: "card" }, head, given, approval.node, result, note);
+  const node = el("section", { class: "card" }, head, given, approval, result, note);
   return {
     node,
     update(call) {
@@ -87,7 +87,8 @@ function cardNode(onDecide) {
       const told = notesOf(call);
       setText(note, told.join(" · "));
       show(note, told.length > 0);
-      approval.update(call);
+      reconcile(approval, call.approval ? [call] : [], (first) => approvalForm(onDecide, first));
+      show(approval, call.approval !== null);
     },
   };
 }
@@ -117,18 +118,23 @@ function pretty(output) {
   }
 }
 
-function approvalNode(onDecide) {
-  let shown = null;
+// The form exists only while there is something to decide.
+function approvalForm(onDecide, first) {
+  let shown = first.approval;
   const question = el("p", { class: "question" });
-  const message = el("input", { type: "text", placeholder: "Message to the agent (optional)", dir: "auto",
-    "aria-label": "Message to the agent with your decision, optional" });
+  const message = el("input", {
+    type: "text",
+    dir: "auto",
+    placeholder: "Message to the agent (optional)",
+    "aria-label": "Message to the agent with your decision, optional",
+  });
   const approve = el("button", { type: "button", class: "primary", onclick: () => decide(true) }, "Approve");
   const reject = el("button", { type: "button", onclick: () => decide(false) }, "Reject");
-  const node = el("div", { class: "approval", role: "group" }, question, message,
-    el("div", { class: "buttons" }, approve, reject));
+  const buttons = el("div", { class: "buttons" }, approve, reject);
+  const node = el("div", { class: "approval", role: "group" }, question, message, buttons);
 
   function decide(approved) {
-    if (!shown || shown.deciding !== null) return; // a double click decides once
+    if (shown.deciding !== null) return; // a double click decides once
     onDecide(shown.interruptId, approved, { message: message.value.trim(), argumentsHash: shown.argumentsHash });
   }
 
@@ -136,8 +142,6 @@ function approvalNode(onDecide) {
     node,
     update(call) {
       shown = call.approval;
-      show(node, shown !== null);
-      if (!shown) return;
       const busy = shown.deciding !== null;
       const until = shown.deadline ? ` It is rejected by itself at ${clock(shown.deadline, Date.now())}.` : "";
       setText(question, busy ? (shown.deciding ? "Approving…" : "Rejecting…") : `May ${call.name} run?${until}`);

@@ -8,7 +8,7 @@ const FINAL = new Set(["succeeded", "failed", "rejected", "outcome_unknown"]);
 export function view(state) {
   const turn = runningTurn(state);
   const results = resultsOf(state);
-  const items = [...storedItems(state, results), ...partialItems(state, turn)];
+  const items = [...storedItems(state, results), ...partialItems(state)];
   return {
     sessionId: state.sessionId,
     agent: state.snapshot?.agent ?? null,
@@ -16,7 +16,7 @@ export function view(state) {
     queued: queuedOf(state),
     hasOlder: state.nextBefore !== null,
     turnId: turn?.turnId ?? null,
-    stopping: turn !== null && (turn.status === "stopping" || state.stopping === turn.turnId),
+    stopping: turn !== null && (turn.status === "stopping" || state.stopping?.turnId === turn.turnId),
     activity: activityOf(state, turn),
     waiting: waitingOf(state, turn),
     usage: state.snapshot?.usage ?? null,
@@ -93,8 +93,9 @@ function textOf(message, type) {
 }
 
 // Live text is shown until the message that replaces it is there, and never beside it.
-function partialItems(state, turn) {
+function partialItems(state) {
   return Object.values(state.partials)
+    .map((partial) => ({ ...partial, ...previewOf(state, partial) }))
     .filter((partial) => (partial.text || partial.reasoning) && !isStored(state, partial))
     .map((partial) => ({
       kind: "assistant",
@@ -103,10 +104,17 @@ function partialItems(state, turn) {
       text: partial.text,
       reasoning: partial.reasoning,
       calls: [],
-      status: turn?.turnId === partial.turnId && state.stopping === partial.turnId ? "interrupted" : null,
-      live: partial.finishedSequence === undefined,
+      status: partial.held ? "interrupted" : null,
+      live: !partial.held && partial.finishedSequence === undefined,
       attempt: partial.attempt,
     }));
+}
+
+// From the moment of this page's stop on, an answer grows no more (spec STOP-07); what is stored comes with the snapshot.
+function previewOf(state, { stepId, turnId }) {
+  if (state.stopping?.turnId !== turnId) return {};
+  const { text = "", reasoning = "" } = state.stopping.partials[stepId] ?? {};
+  return { text, reasoning, held: true };
 }
 
 function isStored(state, partial) {
@@ -208,7 +216,7 @@ function waitingOf(state, turn) {
 
 function activityOf(state, turn) {
   if (!turn) return { kind: "idle" };
-  if (turn.status === "stopping" || state.stopping === turn.turnId) return { kind: "stopping" };
+  if (turn.status === "stopping" || state.stopping?.turnId === turn.turnId) return { kind: "stopping" };
   const steps = turn.steps.map((id) => state.steps[id]).filter((step) => step && !step.endedAt);
   const model = steps.find((step) => step.kind === "model");
   if (model?.retry) return { kind: "retry", reason: model.retry.reason, inMs: model.retry.retry_in_ms };

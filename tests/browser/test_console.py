@@ -1,0 +1,246 @@
+"""The console page in a real browser, on a real server that is really killed."""
+
+import json
+import urllib.request
+from typing import Any
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tests.browser.dev_server import DevServer
+
+pytestmark = [pytest.mark.browser, pytest.mark.processes]
+
+ABOUT_7 = (
+    "Order 7 (walking boots, 129.90 euros) is delivered. It goes to 7 Castle Hill, Lincoln. "
+    "Is there anything else that I can do for you?"
+)
+REFUNDED = (
+    "Good news, that is done! Refunded 129.90 euros for order 7. The money will be on your account within a few days."
+)
+
+
+def say(page: Page, text: str) -> None:
+    """Type a message and press Enter."""
+    page.get_by_label("Message", exact=True).fill(text)
+    page.keyboard.press("Enter")
+
+
+def answers(page: Page) -> Locator:
+    """The texts that the agent said, live or stored."""
+    return page.locator("#transcript .message.assistant > .text:visible")
+
+
+def live(page: Page) -> Locator:
+    """The text that is being written right now."""
+    return page.locator("#transcript .message.assistant[data-live] > .text")
+
+
+def timeline(page: Page) -> Locator:
+    """The steps of the newest turn."""
+    return page.locator("#turns > .turn").first.locator(".step")
+
+
+def stored(server: DevServer, page: Page) -> list[dict[str, Any]]:
+    """What the server has of the open session."""
+    session_id = page.url.partition("#")[2]
+    with urllib.request.urlopen(f"{server.url}/v1/sessions/{session_id}/messages", timeout=10) as response:
+        messages: list[dict[str, Any]] = json.load(response)["messages"]
+    return messages
+
+
+def stored_answers(server: DevServer, page: Page) -> list[str]:
+    """The texts that the agent said, as the server has them."""
+    spoken = [message for message in stored(server, page) if message["role"] == "assistant"]
+    texts = ["".join(part["text"] for part in said["parts"] if part["type"] == "text") for said in spoken]
+    return [text for text in texts if text]
+
+
+def shown_twice(page: Page, text: str) -> list[list[str]]:
+    """The moments at which a text stood in the conversation more than once."""
+    moments: list[list[str]] = page.evaluate("window.moments")
+    return [shown for shown in moments if sum(text in message for message in shown) > 1]
+
+
+def refunds(server: DevServer) -> int:
+    """How often money was really paid back."""
+    if not server.books.exists():
+        return 0
+    return sum(json.loads(line)["kind"] == "refund" for line in server.books.read_text().splitlines())
+
+
+def test_an_answer_is_seen_growing_and_stays_when_it_is_stored(page: Page, server: DevServer) -> None:
+    say(page, "Where is order 7?")
+
+    expect(live(page)).to_contain_text("Order 7")
+    first = live(page).inner_text()
+    expect(live(page)).not_to_have_text(first)
+    assert live(page).inner_text().startswith(first)
+    expect(page.get_by_role("button", name="Stop")).to_be_hidden()
+    expect(answers(page)).to_have_text(["Let me look up order 7 for you.", ABOUT_7])
+    assert stored_answers(server, page) == ["Let me look up order 7 for you.", ABOUT_7]
+    assert shown_twice(page, "Order 7 (walking") == []
+    expect(timeline(page)).to_contain_text(["model", "lookup_order", "model"])
+
+
+def test_a_refund_runs_once_a_person_has_approved_it(page: Page, server: DevServer) -> None:
+    say(page, "Please refund order 7.")
+    card = page.get_by_role("region", name="Tool call refund_order")
+    expect(card).to_contain_text('"amount": 129.9')
+    expect(card).to_contain_text("needs approval")
+    expect(page.locator("#activity")).to_contain_text("Waits for an approval since")
+    assert refunds(server) == 0
+
+    say(page, "Hello")
+    expect(page.get_by_role("region", name="Queued messages")).to_contain_text("Hello")
+    card.get_by_label("Message to the agent").fill("Fine with me")
+    card.get_by_role("button", name="Approve").click()
+
+    expect(answers(page).nth(2)).to_have_text(REFUNDED)
+    expect(card).to_contain_text("succeeded")
+    expect(card).to_contain_text("Fine with me")
+    expect(card.get_by_role("button", name="Approve")).to_have_count(0)
+    expect(answers(page).nth(3)).to_contain_text("welcome to the shop")
+    expect(page.get_by_role("region", name="Queued messages")).to_be_hidden()
+    assert refunds(server) == 1
+
+
+def test_a_rejected_refund_never_runs(page: Page, server: DevServer) -> None:
+    say(page, "Please refund order 7.")
+
+    page.get_by_role("button", name="Reject").click()
+
+    expect(answers(page).nth(2)).to_contain_text("That was declined")
+    expect(page.get_by_role("region", name="Tool call refund_order")).to_contain_text("rejected")
+    assert refunds(server) == 0
+
+
+def test_an_approval_that_was_given_elsewhere_is_no_longer_offered(page: Page, server: DevServer) -> None:
+    say(page, "Please refund order 7.")
+    other = page.context.new_page()
+    other.goto(page.url)
+
+    other.get_by_role("button", name="Approve").click()
+
+    expect(page.get_by_role("button", name="Approve")).to_have_count(0)
+    expect(answers(page).nth(2)).to_have_text(REFUNDED)
+    expect(answers(other)).to_have_text(answers(page).all_inner_texts())
+    assert refunds(server) == 1
+
+
+def test_a_conversation_goes_on_after_the_server_was_killed_in_the_middle_of_an_answer(
+    page: Page, server: DevServer
+) -> None:
+    say(page, "Where is order 7?")
+    expect(live(page)).to_contain_text("Order 7 (walking")
+
+    server.kill()
+    expect(page.locator("#connection")).to_have_text("Reconnecting…")
+    say(page, "Hello")
+    expect(page.locator("#transcript .message.user").last).to_contain_text("Trying again")
+    server.start()
+
+    expect(page.locator("#connection")).to_have_text("Connected")
+    expect(answers(page)).to_have_count(3)
+    expect(answers(page).nth(2)).to_contain_text("welcome to the shop")
+    expect(page.get_by_role("button", name="Stop")).to_be_hidden()
+    assert answers(page).all_inner_texts() == stored_answers(server, page)
+    assert stored_answers(server, page)[:2] == ["Let me look up order 7 for you.", ABOUT_7]
+    assert [m["role"] for m in stored(server, page)].count("user") == 2
+    assert shown_twice(page, "Order 7 (walking") == []
+    assert shown_twice(page, "Let me look up") == []
+    interrupted = page.locator("#turns > .turn").last.locator(".step").last
+    expect(interrupted).to_contain_text("attempt 2")
+    expect(interrupted).to_contain_text("1 reset")
+
+
+def test_an_approval_survives_a_kill_and_the_refund_is_paid_once(page: Page, server: DevServer) -> None:
+    say(page, "Please refund order 7.")
+    expect(page.get_by_role("button", name="Approve")).to_be_visible()
+
+    server.kill()
+    page.get_by_role("button", name="Approve").click()
+    expect(page.get_by_role("region", name="Tool call refund_order")).to_contain_text("Approving…")
+    server.start()
+
+    expect(answers(page).nth(2)).to_have_text(REFUNDED)
+    expect(page.locator("#error")).to_be_hidden()
+    assert answers(page).all_inner_texts() == stored_answers(server, page)
+    assert refunds(server) == 1
+
+
+def test_a_page_that_is_loaded_in_the_middle_of_an_answer_shows_all_of_it(page: Page, server: DevServer) -> None:
+    say(page, "Where is order 7?")
+    expect(live(page)).to_contain_text("Order 7 (walking")
+
+    page.reload()
+
+    expect(live(page)).to_contain_text("Order 7 (walking")
+    expect(answers(page)).to_have_text(["Let me look up order 7 for you.", ABOUT_7])
+    expect(page.locator("#transcript .message.user")).to_have_text(["Where is order 7?"])
+    assert shown_twice(page, "Order 7 (walking") == []
+
+
+def test_stop_works_on_a_resumed_stream_and_keeps_what_was_shown(page: Page, server: DevServer) -> None:
+    say(page, "Where is order 7?")
+    expect(live(page)).to_contain_text("Order 7 (walking")
+    page.reload()
+    expect(live(page)).to_contain_text("Order 7 (walking")
+
+    page.get_by_role("button", name="Stop").click()
+
+    expect(page.locator("#transcript")).to_contain_text("This turn was stopped.")
+    expect(answers(page).last).to_contain_text("Order 7 (walking")
+    expect(page.get_by_role("button", name="Stop")).to_be_hidden()
+    assert [m.get("status") for m in stored(server, page)][-1] == "interrupted"
+    say(page, "Hello")
+    expect(answers(page).last).to_contain_text("welcome to the shop")
+
+
+def test_a_refused_message_shows_the_reason_and_comes_back_to_the_field(page: Page, server: DevServer) -> None:
+    too_long = "x" * 1_100_000
+
+    say(page, too_long)
+
+    expect(page.get_by_role("alert")).to_contain_text("larger than")
+    expect(page.get_by_label("Message", exact=True)).to_have_value(too_long)
+    expect(page.locator("#transcript .message")).to_have_count(0)
+
+
+def test_text_is_shown_as_text(page: Page, server: DevServer) -> None:
+    text = "<img src=x onerror=alert(1)> & <b>bold</b>"
+
+    page.get_by_label("Message", exact=True).fill(text)
+    page.keyboard.press("Shift+Enter")
+    page.keyboard.type("second line 🚀")
+    page.keyboard.press("Enter")
+
+    expect(page.locator("#transcript .message.user > .text")).to_have_text(f"{text}\nsecond line 🚀")
+    expect(page.locator("#transcript img, #transcript b")).to_have_count(0)
+    expect(answers(page)).to_have_count(1)
+    assert stored(server, page)[0]["parts"] == [{"type": "text", "text": f"{text}\nsecond line 🚀"}]
+
+
+def test_the_page_fits_a_phone(page: Page, server: DevServer) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    say(page, "Please refund order 7. " + "verylongword" * 20)
+    expect(page.get_by_role("button", name="Approve")).to_be_in_viewport()
+
+    for panel in ("Timeline", "Sessions", "Chat"):
+        page.get_by_role("group", name="Show").get_by_role("button", name=panel).click()
+        expect(page.get_by_role("heading", level=2).first).to_be_visible()
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_several_sessions_are_kept_apart(page: Page, server: DevServer) -> None:
+    say(page, "Hello")
+    expect(answers(page)).to_have_count(1)
+
+    page.get_by_role("button", name="New session").click()
+    expect(answers(page)).to_have_count(0)
+    say(page, "Where is order 3?")
+    expect(answers(page)).to_have_count(2)
+    page.get_by_role("navigation", name="Sessions").get_by_role("link").nth(1).click()
+
+    expect(answers(page)).to_have_count(1)
+    expect(page.locator("#transcript .message.user")).to_have_text(["Hello"])
