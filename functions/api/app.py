@@ -1,0 +1,13 @@
+"""Answer the HTTP API. Trigger: every request to it, in payload format 2.0."""
+
+from perdure.api.lambda_host import api_handler
+from perdure.aws.bootstrap import runtime
+from perdure.aws.sockets import ticket_issuer
+from perdure.service import Service
+
+handler = api_handler(
+    lambda: Service(runtime().deps),
+    tenant_claim=runtime().settings.tenant_claim,
+    tickets=ticket_issuer(runtime),
+    run=lambda work: runtime().run(work),
+)

@@ -1,0 +1,7 @@
+"""Run one model step. Trigger: the model-steps queue, one message per attempt: ids only."""
+
+from perdure.aws.bootstrap import runtime
+from perdure.aws.handlers import step_handler
+from perdure.steps.run_model import run_model
+
+handler = step_handler(run_model, runtime)

@@ -1,0 +1,193 @@
+"""The transformed template, created in moto. moto says CREATE_COMPLETE whatever happens, so what was made is looked at.
+
+What moto's CloudFormation does not make is checked in the template itself (`tests/unit/functions/test_template.py`):
+API Gateway v2, Scheduler, alarms, the bucket's policy and public access block, TTL, layers, policies by `!If`.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import warnings
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from tests.build.cloudformation import ROOT, Template
+
+pytestmark = pytest.mark.build
+
+REGION = "us-east-1"
+UNKNOWN_TO_MOTO = {
+    "AWS::ApiGatewayV2::Api",
+    "AWS::ApiGatewayV2::Authorizer",
+    "AWS::ApiGatewayV2::Integration",
+    "AWS::ApiGatewayV2::Route",
+    "AWS::ApiGatewayV2::RouteResponse",
+    "AWS::ApiGatewayV2::Stage",
+    "AWS::CloudWatch::Alarm",
+    "AWS::Lambda::EventInvokeConfig",
+    "AWS::S3::BucketPolicy",
+    "AWS::Scheduler::ScheduleGroup",
+}
+PARAMETERS = {"JwtIssuer": "https://issuer.example.com/", "JwtAudience": "perdure"}
+
+
+def without_unknown(document: dict[str, Any]) -> dict[str, Any]:
+    """Return the template without what moto can't make; references to it become its name."""
+    unknown = {name for name, resource in document["Resources"].items() if resource["Type"] in UNKNOWN_TO_MOTO}
+
+    def replaced(value: Any) -> Any:
+        if isinstance(value, dict):
+            if value.get("Ref") in unknown:
+                return value["Ref"]
+            if "Fn::GetAtt" in value and value["Fn::GetAtt"][0] in unknown:
+                return ".".join(value["Fn::GetAtt"])
+            return {name: replaced(inner) for name, inner in value.items()}
+        if isinstance(value, list):
+            return [replaced(inner) for inner in value]
+        if isinstance(value, str):
+            for name in unknown:
+                value = value.replace(f"${{{name}}}", name)
+        return value
+
+    kept = {name: resource for name, resource in document["Resources"].items() if name not in unknown}
+    return {**document, "Resources": replaced(kept), "Outputs": replaced(document.get("Outputs", {}))}
+
+
+@pytest.fixture(scope="module")
+def transformed(built: Path) -> dict[str, Any]:
+    sam_python = ROOT / ".venv-sam" / "bin" / "python"
+    done = subprocess.run(
+        [sam_python, Path(__file__).with_name("transform.py"), built / "template.yaml"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
+
+
+@pytest.fixture(scope="module")
+def stack(transformed: dict[str, Any]) -> Iterator[dict[str, str]]:
+    """Physical ids by logical id, of everything that moto made."""
+    empty = io.BytesIO()
+    with zipfile.ZipFile(empty, "w") as archive:
+        archive.writestr("app.py", "")
+    document = without_unknown(transformed)
+    with mock_aws(config={"lambda": {"use_docker": False}}), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        s3 = boto3.client("s3", REGION)
+        s3.create_bucket(Bucket="artifacts")
+        for name in document["Resources"]:
+            s3.put_object(Bucket="artifacts", Key=name, Body=empty.getvalue())
+        cloudformation = boto3.client("cloudformation", REGION)
+        cloudformation.create_stack(
+            StackName="perdure",
+            TemplateBody=json.dumps(document),
+            Parameters=[{"ParameterKey": name, "ParameterValue": value} for name, value in PARAMETERS.items()],
+            Capabilities=["CAPABILITY_IAM"],
+        )
+        listed = cloudformation.describe_stack_resources(StackName="perdure")["StackResources"]
+        yield {r["LogicalResourceId"]: r["PhysicalResourceId"] for r in listed if "PhysicalResourceId" in r}
+
+
+def test_the_transformed_template_has_no_serverless_resource_left(transformed: dict[str, Any]) -> None:
+    types = {resource["Type"] for resource in transformed["Resources"].values()}
+
+    assert not [name for name in types if name.startswith("AWS::Serverless::")]
+
+
+def test_everything_that_moto_knows_is_made(stack: dict[str, str], transformed: dict[str, Any]) -> None:
+    without_id = {"AWS::Lambda::LayerVersion", "AWS::Lambda::Permission"}  # moto makes them and lists them without an id
+    resources = {
+        name: resource
+        for name, resource in transformed["Resources"].items()
+        if resource["Type"] not in UNKNOWN_TO_MOTO | without_id
+    }
+
+    assert set(resources) - set(stack) == {n for n, r in resources.items() if "Condition" in r}
+
+
+def test_the_table_is_made_with_its_keys_and_indexes(stack: dict[str, str]) -> None:
+    dynamodb = boto3.client("dynamodb", REGION)
+
+    table = dynamodb.describe_table(TableName=stack["SessionsTable"])["Table"]
+
+    assert [key["AttributeName"] for key in table["KeySchema"]] == ["pk", "sk"]
+    assert {index["IndexName"] for index in table["GlobalSecondaryIndexes"]} == {"by-owner", "by-due"}
+    assert table["BillingModeSummary"]["BillingMode"] == "PAY_PER_REQUEST"
+
+
+def test_queues_are_made_with_their_dead_letters(stack: dict[str, str], template: Template) -> None:
+    sqs = boto3.client("sqs", REGION)
+    for name, properties in template.of_type("AWS::SQS::Queue").items():
+        made = sqs.get_queue_attributes(QueueUrl=stack[name], AttributeNames=["All"])["Attributes"]
+        assert made["VisibilityTimeout"] == str(properties["VisibilityTimeout"]), name
+        if "RedrivePolicy" in properties:
+            redrive = json.loads(made["RedrivePolicy"])
+            assert redrive["maxReceiveCount"] == properties["RedrivePolicy"]["maxReceiveCount"], name
+            assert redrive["deadLetterTargetArn"].startswith("arn:aws:sqs:"), name
+
+
+def test_functions_are_made_with_roles_and_names_in_their_environment(
+    stack: dict[str, str], template: Template
+) -> None:
+    functions = boto3.client("lambda", REGION)
+    iam = boto3.client("iam", REGION)
+    for name, properties in template.functions.items():
+        made = functions.get_function_configuration(FunctionName=stack[name])
+        role = iam.get_role(RoleName=stack[properties["Role"]["Fn::GetAtt"][0]])["Role"]
+        variables = made["Environment"]["Variables"]
+
+        assert (made["Runtime"], made["Handler"]) == ("python3.13", "app.handler"), name
+        assert made["Timeout"] == properties["Timeout"], name
+        assert made["Role"] == role["Arn"], name
+        assert stack["SessionsTable"] in variables.values(), name
+        assert stack["RunModelQueue"] in variables.values(), name
+        assert "OPENAI_BASE_URL" not in variables, name
+
+
+def test_every_queue_is_mapped_to_its_function(stack: dict[str, str], template: Template) -> None:
+    functions = boto3.client("lambda", REGION)
+    sqs = boto3.client("sqs", REGION)
+    made = {
+        (mapping["EventSourceArn"], mapping["FunctionArn"].split(":")[6], mapping["BatchSize"])
+        for mapping in functions.list_event_source_mappings()["EventSourceMappings"]
+    }
+
+    wanted = {
+        (
+            sqs.get_queue_attributes(QueueUrl=stack[queue], AttributeNames=["QueueArn"])["Attributes"]["QueueArn"],
+            stack[function],
+            1,
+        )
+        for function, queue, _ in template.queue_events()
+    }
+
+    assert made == wanted
+
+
+def test_the_sweep_has_a_rule_that_runs_every_minute(stack: dict[str, str]) -> None:
+    events = boto3.client("events", REGION)
+
+    rules = events.list_rules()["Rules"]
+    targets = events.list_targets_by_rule(Rule=rules[0]["Name"])["Targets"]
+
+    assert [rule["ScheduleExpression"] for rule in rules] == ["rate(1 minute)"]
+    assert [target["Arn"].split(":")[6] for target in targets] == [stack["SweepFunction"]]
+
+
+def test_the_bucket_encrypts_what_it_keeps(stack: dict[str, str]) -> None:
+    s3 = boto3.client("s3", REGION)
+
+    encryption = s3.get_bucket_encryption(Bucket=stack["BodiesBucket"])["ServerSideEncryptionConfiguration"]
+
+    assert encryption["Rules"][0]["ApplyServerSideEncryptionByDefault"]["SSEAlgorithm"] == "AES256"

@@ -1,0 +1,315 @@
+"""What holds for `template.yaml` before anything is built from it."""
+
+import ast
+import re
+from typing import Any
+
+import pytest
+
+from perdure.aws import keys
+from perdure.aws.settings import Settings
+from tests.build.cloudformation import ROOT, Template, as_list, read_template, refs, target, written
+
+# Statements that can't name one resource, each with the reason. Keys: who holds the statement, the action.
+WILDCARDS = {
+    ("CommitPolicy", "s3:GetObject"): "objects have no list in advance; it is our bucket",
+    ("CommitPolicy", "s3:PutObject"): "objects have no list in advance; it is our bucket",
+    ("CommitPolicy", "scheduler:CreateSchedule"): "a schedule's name is made at run time; it is our group",
+    ("CommitPolicy", "scheduler:DeleteSchedule"): "a schedule's name is made at run time; it is our group",
+    ("CommitPolicy", "execute-api:ManageConnections"): "a connection's id is made at run time; it is our API's stage",
+    ("BodiesBucketPolicy", "s3:*"): "a Deny: it takes every action away from everybody without TLS",
+}
+
+COMMITTING = {"api", "run_model", "call_tool", "call_single_attempt_tool", "fire_timer", "sweep", "record_dead_letter"}
+"""Functions through which something happens to a session."""
+
+
+@pytest.fixture(scope="module")
+def template() -> Template:
+    return Template(read_template())
+
+
+# --- functions ---------------------------------------------------------------------------------------------------
+
+
+def test_every_handler_has_a_function_and_every_function_a_handler(template: Template) -> None:
+    folders = {path.parent.name for path in (ROOT / "functions").glob("*/app.py")}
+
+    assert {template.folder(name) for name in template.functions} == folders
+
+
+def test_every_handler_says_what_triggers_it() -> None:
+    silent = [
+        path.parent.name
+        for path in (ROOT / "functions").glob("*/app.py")
+        if "Trigger: " not in (ast.get_docstring(ast.parse(path.read_text())) or "")
+    ]
+
+    assert silent == []
+
+
+def test_functions_run_on_one_platform(template: Template) -> None:
+    layers = template.of_type("AWS::Serverless::LayerVersion")
+
+    assert template.globals["Architectures"] == ["arm64"]
+    assert template.globals["Runtime"] == "python3.13"
+    assert all(layer["CompatibleArchitectures"] == ["arm64"] for layer in layers.values())
+    assert {target(layer) for layer in template.globals["Layers"]} == set(layers)
+    for name in layers:
+        assert template.resources[name]["Metadata"] == {"BuildMethod": "python3.13", "BuildArchitecture": "arm64"}
+    assert not any({"Runtime", "Architectures", "Layers"} & function.keys() for function in template.functions.values())
+
+
+def test_every_function_chooses_its_own_time_and_memory(template: Template) -> None:
+    for name, function in template.functions.items():
+        assert 0 < function["Timeout"] <= 900, name
+        assert function["MemorySize"] >= 512, name
+    assert template.functions["ApiFunction"]["Timeout"] < 30, "an HTTP API gives up after 30 s"
+
+
+def test_every_function_has_a_role_and_a_log_group_of_its_own(template: Template) -> None:
+    roles = [target(function["Role"]) for function in template.functions.values()]
+    groups = [target(function["LoggingConfig"]["LogGroup"]) for function in template.functions.values()]
+
+    assert len(set(roles)) == len(roles)
+    assert len(set(groups)) == len(groups)
+    for name, group in template.of_type("AWS::Logs::LogGroup").items():
+        assert group["RetentionInDays"] == {"Ref": "LogRetentionDays"}, name
+
+
+def test_every_function_gets_every_name_that_the_settings_want(template: Template) -> None:
+    given = set(template.globals["Environment"]["Variables"])
+    wanted = {name.upper(): field for name, field in Settings.model_fields.items()}
+
+    assert {name for name, field in wanted.items() if field.is_required()} <= given
+    assert set(wanted) - given == {"MODEL_KEY_SECRET_ARN"}
+    assert given - set(wanted) == {"OPENAI_BASE_URL", "POWERTOOLS_SERVICE_NAME"}
+    assert [
+        template.folder(name)
+        for name, function in template.functions.items()
+        if "MODEL_KEY_SECRET_ARN" in function.get("Environment", {}).get("Variables", {})
+    ] == ["run_model"]
+
+
+# --- queues ------------------------------------------------------------------------------------------------------
+
+
+def test_every_queue_of_work_has_dead_letters_that_become_failed_turns(template: Template) -> None:
+    queues = template.of_type("AWS::SQS::Queue")
+    work = {name: queue for name, queue in queues.items() if "RedrivePolicy" in queue}
+    dead = {name: target(queue["RedrivePolicy"]["deadLetterTargetArn"]) for name, queue in work.items()}
+    recorded = {queue for function, queue, _ in template.queue_events() if function == "RecordDeadLetterFunction"}
+
+    assert len(set(dead.values())) == len(work)
+    assert set(work) | set(dead.values()) == set(queues)
+    assert recorded == set(dead.values())
+    for name, queue in work.items():
+        assert queue["RedrivePolicy"]["maxReceiveCount"] >= 3, name
+        assert queue["MessageRetentionPeriod"] < queues[dead[name]]["MessageRetentionPeriod"], name
+
+
+def test_a_message_stays_hidden_for_as_long_as_its_function_may_run(template: Template) -> None:
+    queues = template.of_type("AWS::SQS::Queue")
+    consumed = []
+    for function, queue, _ in template.queue_events():
+        consumed.append(queue)
+        assert queues[queue]["VisibilityTimeout"] >= template.functions[function]["Timeout"], queue
+
+    assert sorted(consumed) == sorted(queues), "every queue has exactly one consumer"
+
+
+def test_every_queue_delivers_one_message_at_a_time_and_hears_of_failures(template: Template) -> None:
+    for _, queue, properties in template.queue_events():
+        assert properties["BatchSize"] == 1, queue
+        assert properties["FunctionResponseTypes"] == ["ReportBatchItemFailures"], queue
+
+
+# --- permissions -------------------------------------------------------------------------------------------------
+
+
+def test_no_statement_reaches_further_than_it_must(template: Template) -> None:
+    used = set()
+    for holder, statement in template.statements():
+        for action in as_list(statement["Action"]):
+            wide = "*" in action or any("*" in written(resource) for resource in as_list(statement["Resource"]))
+            if wide:
+                used.add((holder, action))
+
+    assert used == set(WILDCARDS)
+
+
+def test_no_role_takes_permissions_from_outside_the_template(template: Template) -> None:
+    own = set(template.of_type("AWS::IAM::ManagedPolicy"))
+
+    for name, role in template.of_type("AWS::IAM::Role").items():
+        attached = {inner for arn in role.get("ManagedPolicyArns", []) for inner in refs(arn)}
+        assert attached - {"AWS::NoValue"} <= own, name
+        assert not any("arn:" in written(arn) for arn in role.get("ManagedPolicyArns", [])), name
+
+
+def test_only_functions_that_commit_may_write_sessions(template: Template) -> None:
+    committing = {
+        template.folder(name)
+        for name in template.functions
+        if any(statement.get("Sid") == "Sessions" for statement in template.statements_of(name))
+    }
+
+    assert committing == COMMITTING
+
+
+def test_a_function_receives_from_its_own_queues_only(template: Template) -> None:
+    consumes: dict[str, set[str]] = {name: set() for name in template.functions}
+    for function, queue, _ in template.queue_events():
+        consumes[function].add(queue)
+
+    for name, queues in consumes.items():
+        receiving = [s for s in template.statements_of(name) if "sqs:ReceiveMessage" in as_list(s["Action"])]
+        assert refs([s["Resource"] for s in receiving]) == queues, name
+
+
+def test_the_one_role_that_is_passed_on_may_only_send_to_the_timers_queue(template: Template) -> None:
+    passing = [s for _, s in template.statements() if "iam:PassRole" in as_list(s["Action"])]
+    role = template.resources["SendTimersRole"]["Properties"]
+
+    assert [s["Resource"] for s in passing] == [{"Fn::GetAtt": ["SendTimersRole", "Arn"]}]
+    assert passing[0]["Condition"]["StringEquals"] == {"iam:PassedToService": "scheduler.amazonaws.com"}
+    assert [s for holder, s in template.statements() if holder == "SendTimersRole"] == [
+        {"Effect": "Allow", "Action": "sqs:SendMessage", "Resource": {"Fn::GetAtt": ["TimersQueue", "Arn"]}}
+    ]
+    assert "aws:SourceArn" in written(role["AssumeRolePolicyDocument"])
+
+
+def test_only_the_model_step_may_read_the_model_key(template: Template) -> None:
+    readers = [
+        template.folder(name)
+        for name in template.functions
+        if any("secretsmanager" in written(s["Action"]) for s in template.statements_of(name))
+    ]
+
+    assert readers == ["run_model"]
+
+
+# --- state -------------------------------------------------------------------------------------------------------
+
+
+def test_the_table_has_the_keys_and_indexes_that_the_store_uses(template: Template) -> None:
+    table = template.resources["SessionsTable"]["Properties"]
+    indexes = {
+        index["IndexName"]: ([key["AttributeName"] for key in index["KeySchema"]], index["Projection"])
+        for index in table["GlobalSecondaryIndexes"]
+    }
+    types = {a["AttributeName"]: a["AttributeType"] for a in table["AttributeDefinitions"]}
+
+    assert [key["AttributeName"] for key in table["KeySchema"]] == ["pk", "sk"]
+    assert indexes == {
+        keys.BY_OWNER: (["owner_key", "last_activity"], {"ProjectionType": "KEYS_ONLY"}),
+        keys.BY_DUE: (["due_bucket", "due_at"], {"ProjectionType": "KEYS_ONLY"}),
+    }
+    assert types == {
+        "pk": "S",
+        "sk": "S",
+        "owner_key": "S",
+        "last_activity": "N",
+        "due_bucket": "S",
+        "due_at": "N",
+    }
+    assert table["TimeToLiveSpecification"] == {"AttributeName": "ttl", "Enabled": True}
+    assert table["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
+
+
+def test_state_outlives_the_stack(template: Template) -> None:
+    for name in ("SessionsTable", "BodiesBucket"):
+        assert template.resources[name]["DeletionPolicy"] == "Retain"
+        assert template.resources[name]["UpdateReplacePolicy"] == "Retain"
+
+
+def test_the_bucket_is_private(template: Template) -> None:
+    bucket = template.resources["BodiesBucket"]["Properties"]
+
+    assert set(bucket["PublicAccessBlockConfiguration"].values()) == {True}
+    assert "BucketEncryption" in bucket
+
+
+# --- APIs --------------------------------------------------------------------------------------------------------
+
+
+def test_nobody_comes_in_without_a_token_or_a_ticket(template: Template) -> None:
+    routes = template.of_type("AWS::ApiGatewayV2::Route")
+    guards = {route["RouteKey"]: route.get("AuthorizationType", "NONE") for route in routes.values()}
+
+    assert guards == {
+        "ANY /v1/{proxy+}": "JWT",
+        "GET /healthz": "NONE",
+        "GET /openapi.json": "NONE",
+        "$connect": "CUSTOM",
+        "$disconnect": "NONE",  # a connection exists only after $connect
+        "$default": "NONE",
+    }
+    assert not any("AWS::Serverless::" in r["Type"] and r["Type"].endswith("Api") for r in template.resources.values())
+
+
+def test_every_function_behind_an_api_may_be_called_by_that_api_only(template: Template) -> None:
+    permissions = template.of_type("AWS::Lambda::Permission")
+    sources = {target(p["FunctionName"]): p["SourceArn"]["Fn::Sub"] for p in permissions.values()}
+
+    assert set(sources) == {"ApiFunction", "SocketFunction", "AuthorizeFunction"}
+    assert "${HttpApi}/*" in sources["ApiFunction"]
+    assert "${SocketApi}/*" in sources["SocketFunction"]
+    assert "${SocketApi}/authorizers/${SocketAuthorizer}" in sources["AuthorizeFunction"]
+
+
+# --- alarms ------------------------------------------------------------------------------------------------------
+
+
+def watched(alarm: dict[str, Any]) -> set[str]:
+    """Return the logical ids whose metrics an alarm looks at."""
+    return refs(alarm.get("Dimensions", [])) | refs(alarm.get("Metrics", []))
+
+
+def test_every_alarm_goes_to_the_topic_if_there_is_one(template: Template) -> None:
+    to_topic = {"Fn::If": ["HasAlarmTopic", [{"Ref": "AlarmTopicArn"}], {"Ref": "AWS::NoValue"}]}
+
+    for name, alarm in template.of_type("AWS::CloudWatch::Alarm").items():
+        assert alarm["AlarmActions"] == alarm["OKActions"] == to_topic, name
+        assert alarm["AlarmDescription"], name
+
+
+def test_every_queue_and_function_is_watched(template: Template) -> None:
+    alarms = template.of_type("AWS::CloudWatch::Alarm")
+    queues = template.of_type("AWS::SQS::Queue")
+    dead = {name for name in queues if name.endswith("DeadLetters")}
+    functions = set(template.functions)
+
+    assert watched(alarms["DeadLettersAlarm"]) == dead
+    assert watched(alarms["DeadLettersStuckAlarm"]) == dead
+    assert watched(alarms["OldestMessageAlarm"]) == set(queues) - dead
+    assert watched(alarms["FunctionErrorsAlarm"]) | watched(alarms["SweepErrorsAlarm"]) == functions
+    assert watched(alarms["FunctionThrottlesAlarm"]) == functions
+    assert alarms["SweepMissingAlarm"]["TreatMissingData"] == "breaching"
+
+
+def test_the_operations_page_explains_every_alarm_parameter_and_output(template: Template) -> None:
+    page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    names = [
+        *template.of_type("AWS::CloudWatch::Alarm"),
+        *template.document["Parameters"],
+        *template.document["Outputs"],
+    ]
+
+    assert [name for name in names if f"`{name}`" not in page] == []
+
+
+# --- names -------------------------------------------------------------------------------------------------------
+
+
+def test_no_code_knows_the_name_of_a_resource() -> None:
+    """The template is the only file with resource names; code gets them from its environment."""
+    named = re.compile(r"arn:aws|amazonaws\.com")
+    found = {
+        str(path.relative_to(ROOT)): match.group()
+        for folder in ("functions", "layers/runtime/perdure", "layers/agents")
+        for path in (ROOT / folder).rglob("*.py")
+        if "testing" not in path.parts and (match := named.search(path.read_text(encoding="utf-8")))
+    }
+
+    assert found == {}
