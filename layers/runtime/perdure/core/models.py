@@ -46,10 +46,10 @@ def on_model_finished(draft: Draft, command: ModelFinished) -> Decision:
         if command.parts:
             draft.message("assistant", command.parts, status=command.ending, provider=command.provider)
         fail_turn(draft, command.ending, _FAILED_ENDINGS[command.ending])
-    elif command.ending == "tool_calls":
+    elif command.ending == "tool_calls" and command.calls:
         draft.run_state(command.run_state)
         _ask_for_tools(draft, command)
-    else:
+    else:  # asking for no tool is an answer, whatever the finish reason says (field case F011)
         if command.parts:
             draft.message("assistant", command.parts, provider=command.provider)
         complete_turn(draft, answer=_text(command))
@@ -102,8 +102,13 @@ def _ask_for_tools(draft: Draft, command: ModelFinished) -> None:
     parts = (*command.parts, *(_call_part(i, c) for i, c in zip(call_ids, command.calls, strict=True)))
     draft.message("assistant", parts, provider=command.provider)
     calls = tuple(_call(i, c) for i, c in zip(call_ids, command.calls, strict=True))
-    draft.set_turn(replace(draft.turn, calls=calls))
-    for index, (call, requested) in enumerate(zip(calls, command.calls, strict=True)):
+    settled_at_once = [
+        _settled_at_once(draft, command, index, requested) for index, requested in enumerate(command.calls)
+    ]
+    # A call that is over before it begins never enters HEAD, which has to stay small whatever a model sends.
+    open_calls = tuple(call for call, settled in zip(calls, settled_at_once, strict=True) if settled is None)
+    draft.set_turn(replace(draft.turn, calls=open_calls))
+    for call, requested, settled in zip(calls, command.calls, settled_at_once, strict=True):
         draft.event(
             "tool_call_deferred",
             {
@@ -115,7 +120,6 @@ def _ask_for_tools(draft: Draft, command: ModelFinished) -> None:
             step=command.step_id,
             attempt=command.attempt,
         )
-        settled = _settled_at_once(draft, command, index, requested)
         if settled is not None:
             settle_call(draft, call, *settled)
         elif call.status == "awaiting_approval":
