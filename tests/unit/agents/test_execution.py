@@ -35,7 +35,7 @@ class Pair:
     right: Any
 
 
-class Word(enum.StrEnum):
+class Word(str, enum.Enum):  # noqa: UP042 - its str() is its name
     YES = "yes"
 
 
@@ -213,23 +213,43 @@ async def test_a_body_ends_neither_the_worker_nor_the_step(error: BaseException,
         await asyncio.wait_for(raising(error, is_async=is_async).execute({}, a_context()), timeout=20)
 
 
-@pytest.mark.parametrize("is_async", [False, True], ids=["def", "async-def"])
-async def test_a_cancelled_step_stops_waiting_for_its_body(is_async: bool) -> None:
-    started, release = asyncio.Event(), threading.Event()
-    loop = asyncio.get_running_loop()
+async def test_a_cancelled_step_stops_its_async_body() -> None:
+    started, stopped = asyncio.Event(), asyncio.Event()
 
-    async def hang_async() -> str:
+    @function_tool
+    async def hang() -> str:
         started.set()
-        await asyncio.Event().wait()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
         return ""
 
+    running = asyncio.ensure_future(hang.execute({}, a_context()))
+    await started.wait()
+
+    running.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert stopped.is_set()
+
+
+async def test_a_cancelled_step_leaves_its_thread_and_what_comes_out_later() -> None:
+    loop = asyncio.get_running_loop()
+    reports: list[Any] = []
+    loop.set_exception_handler(lambda _, report: reports.append(report))
+    started, release = asyncio.Event(), threading.Event()
+    threads: list[threading.Thread] = []
+
+    @function_tool
     def hang() -> str:
+        threads.append(threading.current_thread())
         loop.call_soon_threadsafe(started.set)
         release.wait()
-        return ""
+        return "too late"
 
-    tool = function_tool(hang_async if is_async else hang)
-    running = asyncio.ensure_future(tool.execute({}, a_context()))
+    running = asyncio.ensure_future(hang.execute({}, a_context()))
     await started.wait()
 
     running.cancel()
@@ -237,6 +257,9 @@ async def test_a_cancelled_step_stops_waiting_for_its_body(is_async: bool) -> No
     with pytest.raises(asyncio.CancelledError):
         await running
     release.set()
+    threads[0].join()
+    await asyncio.sleep(0)
+    assert reports == []
 
 
 def test_a_hanging_tool_does_not_keep_the_process_from_ending() -> None:

@@ -22,7 +22,7 @@ async def run_body(function: Callable[..., Any], arguments: dict[str, Any]) -> A
     `RuntimeError`: it must end neither the worker nor the step that runs it.
     """
     try:
-        if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
+        if inspect.iscoroutinefunction(function):
             return await function(**arguments)
         result = await _in_own_thread(partial(function, **arguments))
         return await result if inspect.isawaitable(result) else result
