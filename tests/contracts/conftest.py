@@ -12,9 +12,10 @@ import pytest
 from perdure.ports import Leases, SessionKey, SessionStore
 
 # Name of the adapter set: where its `open_adapter(folder)` is, an async context manager that yields an `Adapter`
-# with nothing stored in it. Imported when a test wants it.
+# with nothing stored in it; `module` or `module:function`. Imported when a test wants it.
 ADAPTERS = {
     "sqlite": "tests.contracts.sqlite_adapter",
+    "sqlite-cold": "tests.contracts.sqlite_adapter:open_cold_adapter",
     "dynamodb": "tests.contracts.dynamodb",
 }
 
@@ -39,7 +40,8 @@ class Adapter:
 
 @pytest.fixture(params=ADAPTERS)
 async def adapter(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Adapter]:
-    open_adapter = import_module(ADAPTERS[request.param]).open_adapter
+    module, _, function = ADAPTERS[request.param].partition(":")
+    open_adapter = getattr(import_module(module), function or "open_adapter")
     async with open_adapter(tmp_path) as opened:
         yield opened
 

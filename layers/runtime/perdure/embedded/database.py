@@ -212,7 +212,7 @@ def _check_place(file: Path, *, read_only: bool) -> None:
     if read_only and not file.exists():
         raise DatabaseUnusableError(f"there is no database {file}: check the name, or start a runtime on it first")
     wanted = os.R_OK if read_only else os.R_OK | os.W_OK
-    if file.exists() and not os.access(file, wanted):
+    if file.exists() and not os.access(file, wanted, effective_ids=True):
         raise DatabaseUnusableError(
             f"database {file} may not be {'read' if read_only else 'written'}: change its permissions, "
             "or name another file"
@@ -271,6 +271,8 @@ def _prepare(connection: sqlite3.Connection, name: str) -> None:
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     if is_ours:
+        connection.execute("BEGIN IMMEDIATE")  # fails on what can't be written
+        connection.execute("ROLLBACK")
         return
     connection.execute("BEGIN EXCLUSIVE")
     for statement in _SCHEMA:

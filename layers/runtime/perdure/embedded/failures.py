@@ -7,7 +7,7 @@ import sqlite3
 from perdure.errors import DatabaseUnusableError, ItemTooLargeError, PerdureError, StoreUnavailableError
 
 _DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
-_NOT_WRITABLE = ("SQLITE_READONLY", "SQLITE_PERM", "SQLITE_AUTH")
+_NOT_WRITABLE = ("SQLITE_READONLY", "SQLITE_PERM", "SQLITE_AUTH", "SQLITE_CANTOPEN")
 
 
 def database_error(error: sqlite3.Error, name: str) -> PerdureError:
@@ -26,7 +26,8 @@ def database_error(error: sqlite3.Error, name: str) -> PerdureError:
         )
     elif code.startswith(_NOT_WRITABLE):
         translated = DatabaseUnusableError(
-            f"database {name} may not be written ({error}): make the file and its folder writable, or name another file"
+            f"database {name} may not be opened or written ({error}): "
+            "make the file and its folder writable, or name another file"
         )
     elif code == "SQLITE_FULL":
         translated = StoreUnavailableError(f"the disk of database {name} is full: make room, then try again")

@@ -141,8 +141,8 @@ class SqliteSessionStore:
         row = (to_millis(due_at), key.tenant, key.session_id, version)
         await self._database.writer.run(lambda connection: _ignore(connection.execute(_POSTPONE, row)), durable=False)
 
-    def forget(self, key: SessionKey) -> None:
-        """Read this session from the disk next time. For whoever changes rows without a commit."""
+    def forget(self, key: SessionKey | None = None) -> None:
+        """Read this session, or all of them, from the disk next time. For whoever changes rows without a commit."""
         self._warm.forget(key)
 
     async def _load_head(self, key: SessionKey) -> Head:

@@ -110,10 +110,11 @@ class WarmSessions:
                 warm.receipts = {receipt.key_hash: receipt for entry in warm.entries for receipt in entry.receipts}
             self._shrink(key)
 
-    def forget(self, key: SessionKey) -> None:
-        """Make a session cold."""
+    def forget(self, key: SessionKey | None = None) -> None:
+        """Make a session cold, or all of them."""
         with self._lock:
-            self._drop(key)
+            for forgotten in list(self._sessions) if key is None else (key,):
+                self._drop(forgotten)
 
     def _add(self, key: SessionKey, warm: _Warm) -> None:
         self._sessions[key] = warm
