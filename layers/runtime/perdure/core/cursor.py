@@ -16,6 +16,9 @@ from perdure.errors import InvalidRequestError
 _MAX_LENGTH = 8192
 """Longest cursor that is read, in characters; 64 parallel calls that all report progress stay well below it."""
 
+_MAX_DIGITS = 12
+"""Digits of a version or count; log items are named with as many (design §4)."""
+
 StepProgress = tuple[str, int, int]
 """Step id, attempt, and how many of its progress events have been seen."""
 
@@ -50,7 +53,7 @@ class Cursor:
             version, index, steps = body.split(".")
             if check != _checksum(session_id, body):
                 raise ValueError
-            cursor = cls(version=int(version), index=int(index), progress=_read_steps(steps))
+            cursor = cls(version=_number(version), index=_number(index), progress=_read_steps(steps))
         except (ValueError, binascii.Error):
             raise InvalidRequestError(
                 "this cursor is broken or belongs to another session: leave it out to start at the oldest event",
@@ -65,7 +68,14 @@ class Cursor:
 
 def _read_steps(text: str) -> tuple[StepProgress, ...]:
     triples = [item.split(":") for item in text.split(",")] if text else []
-    return tuple((step, int(attempt), int(seen)) for step, attempt, seen in triples)
+    return tuple((step, _number(attempt), _number(seen)) for step, attempt, seen in triples)
+
+
+def _number(text: str) -> int:
+    """Read a count; `int` alone takes signs, spaces, underscores and numbers that no store can hold."""
+    if not text.isdigit() or len(text) > _MAX_DIGITS:
+        raise ValueError
+    return int(text)
 
 
 def _checksum(session_id: str, body: str) -> str:
