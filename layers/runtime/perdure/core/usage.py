@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 TOKEN_FIGURES = ("input_tokens", "output_tokens", "cached_input_tokens", "reasoning_tokens")
@@ -74,8 +74,9 @@ def _added(totals: UsageTotals, call: CallUsage) -> UsageTotals:
             missing.append(name)
         sums[name] = so_far if reported is None else (so_far or 0) + reported
     first = totals.model_calls == 0
-    fits = call.cost is not None and not totals.cost_lost and (first or call.currency == totals.currency)
-    cost = str(Decimal(totals.cost or "0") + Decimal(call.cost or "0")) if fits else None
+    price = _price(call.cost)
+    fits = price is not None and not totals.cost_lost and (first or call.currency == totals.currency)
+    cost = format(Decimal(totals.cost or "0") + price, "f") if fits and price is not None else None
     return UsageTotals(
         model_calls=totals.model_calls + 1,
         missing=tuple(missing),
@@ -84,6 +85,15 @@ def _added(totals: UsageTotals, call: CallUsage) -> UsageTotals:
         cost_lost=not fits,
         **sums,
     )
+
+
+def _price(text: str | None) -> Decimal | None:
+    """Return a reported cost, or None for one that is missing or no finite number: usage never fails a step."""
+    try:
+        price = Decimal(text) if text is not None else None
+    except InvalidOperation:
+        return None
+    return price if price is not None and price.is_finite() else None
 
 
 def call_figures(usage: CallUsage) -> JsonObject:

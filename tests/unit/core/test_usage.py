@@ -1,0 +1,130 @@
+"""Tokens and costs with their provenance: what is not known is never zero."""
+
+from typing import Any
+
+import pytest
+
+from perdure.core.usage import (
+    NO_USAGE,
+    CallUsage,
+    UsageTotals,
+    call_figures,
+    total_figures,
+    whole_number,
+)
+from tests.unit.core.builders import a_session
+
+FULL = CallUsage(input_tokens=212, output_tokens=20, cached_input_tokens=100, reasoning_tokens=5)
+UNKNOWN = {"provenance": "unavailable"}
+
+
+def totals_of(*calls: CallUsage) -> dict[str, Any]:
+    return total_figures(UsageTotals().plus(calls))
+
+
+def test_figures_of_one_call_are_reported_and_those_of_a_session_computed() -> None:
+    # USE-02, USE-03
+    assert call_figures(FULL)["input_tokens"] == {"value": 212, "provenance": "reported"}
+    assert totals_of(FULL, FULL)["input_tokens"] == {"value": 424, "provenance": "computed"}
+
+
+def test_a_counter_that_is_null_is_unknown_and_makes_the_sum_a_floor() -> None:
+    # F015, USE-04
+    half = CallUsage(input_tokens=212)
+
+    assert call_figures(half)["output_tokens"] == UNKNOWN
+    assert totals_of(FULL, half)["output_tokens"] == {"value": 20, "provenance": "computed", "partial": True}
+    assert totals_of(FULL, half)["input_tokens"] == {"value": 424, "provenance": "computed"}
+
+
+def test_a_zero_that_was_reported_is_a_zero() -> None:
+    # F015
+    assert totals_of(CallUsage(input_tokens=0))["input_tokens"] == {"value": 0, "provenance": "computed"}
+
+
+def test_a_call_that_reported_nothing_is_counted_and_unknown() -> None:
+    # F017, USE-05, USE-06
+    totals = totals_of(NO_USAGE)
+
+    assert totals["model_calls"] == 1
+    assert totals["input_tokens"] == totals["output_tokens"] == UNKNOWN
+    assert "cost" not in totals
+
+
+def test_a_floor_stays_a_floor_whatever_comes_later() -> None:
+    # USE-04
+    assert totals_of(NO_USAGE, FULL, FULL)["input_tokens"] == {"value": 424, "provenance": "computed", "partial": True}
+
+
+def test_a_session_without_calls_has_no_figures_and_no_calls() -> None:
+    # USE-07
+    assert totals_of() == {
+        "input_tokens": UNKNOWN,
+        "output_tokens": UNKNOWN,
+        "cached_input_tokens": UNKNOWN,
+        "reasoning_tokens": UNKNOWN,
+        "model_calls": 0,
+    }
+
+
+def test_costs_of_one_currency_add_up_exactly() -> None:
+    # USE-04
+    cents = CallUsage(cost="0.1", currency="USD")
+
+    assert totals_of(cents, cents, cents)["cost"] == {"value": "0.3", "currency": "USD", "provenance": "computed"}
+
+
+def test_a_tiny_cost_is_plain_decimal_text() -> None:
+    tiny = CallUsage(cost="0.0000001", currency="USD")
+
+    assert totals_of(tiny)["cost"]["value"] == "0.0000001"
+
+
+@pytest.mark.parametrize("second", [CallUsage(), CallUsage(cost="1", currency="EUR"), CallUsage(cost="1")])
+def test_a_cost_that_is_missing_or_in_another_currency_is_lost_and_never_recovers(second: CallUsage) -> None:
+    # USE-04
+    dollar = CallUsage(cost="1", currency="USD")
+
+    assert "cost" not in totals_of(dollar, second)
+    assert "cost" not in totals_of(dollar, second, dollar)
+    assert "cost" not in totals_of(second, dollar)
+
+
+@pytest.mark.parametrize("text", ["free", "NaN", "Infinity", ""])
+def test_a_cost_that_is_no_number_is_a_missing_one_and_fails_no_step(text: str) -> None:
+    assert "cost" not in totals_of(CallUsage(cost=text, currency="USD"))
+
+
+@pytest.mark.parametrize(
+    ("reported", "read"),
+    [(7, 7), (0, 0), (7.0, 7), (7.5, None), (-1, None), (True, None), ("7", None), (None, None), (float("inf"), None)],
+)
+def test_a_token_count_is_a_whole_number_or_unknown(reported: object, read: int | None) -> None:
+    # USE-02
+    assert whole_number(reported) == read
+    assert whole_number(float("nan")) is None
+
+
+def test_every_provider_call_has_its_row_and_its_event() -> None:
+    # USE-01: failed ones included.
+    play = a_session()
+
+    play.model_answers(usage=(NO_USAGE, FULL))
+
+    first, second = play.events("usage_recorded")
+    assert play.last.usage == (NO_USAGE, FULL)
+    assert first.payload["recorded"] == call_figures(NO_USAGE)
+    assert second.payload["recorded"] == call_figures(FULL)
+    assert second.payload["session"] == total_figures(play.head.usage)
+    assert play.head.usage.model_calls == 2
+
+
+def test_totals_of_a_session_go_on_over_its_turns() -> None:
+    # USE-01, USE-06
+    play = a_session()
+    play.model_answers(usage=(FULL,))
+    play.send("more")
+
+    play.model_answers(usage=(FULL,))
+
+    assert play.head.usage.input_tokens == 424
