@@ -12,6 +12,7 @@ from typing import Any
 
 from perdure.core import texts
 from perdure.core.entries import Entry, Message
+from perdure.core.ids import version_of
 
 JsonObject = dict[str, Any]
 
@@ -193,8 +194,8 @@ def _result(call: CallItem, results: Mapping[str, JsonObject], notes: Mapping[st
 def wire_ids(items: Iterable[HistoryItem], provider: str) -> dict[str, str]:
     """Return the id that each call has on the wire to a provider, by our own id.
 
-    A provider gets its own ids back (field case F010), unless they are repeated or somebody else's (F008, F014):
-    then it gets ours, which are unique and match `[a-zA-Z0-9_-]{1,64}`.
+    A provider gets its own ids back (field case F010), unless they are repeated or somebody else's (F008, F014), or
+    look like ours: then it gets ours, which are unique and match `[a-zA-Z0-9_-]{1,64}`.
     """
     ids: dict[str, str] = {}
     used: set[str] = set()
@@ -204,7 +205,8 @@ def wire_ids(items: Iterable[HistoryItem], provider: str) -> dict[str, str]:
         native = (item.provider or {}).get("provider") == provider
         for call in item.calls:
             theirs = call.provider_call_id
-            echoed = theirs if native and theirs and theirs not in used else call.call_id
+            echoes = native and theirs and theirs not in used and version_of(theirs) is None
+            echoed = theirs if echoes and theirs else call.call_id
             used.add(echoed)
             ids[call.call_id] = echoed
     return ids
