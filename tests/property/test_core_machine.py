@@ -1,0 +1,297 @@
+"""The core as a state machine: every command in any order, and what has to hold after each (design §10)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from perdure.core.commands import (
+    AttemptLost,
+    ModelFinished,
+    Reconnect,
+    RequestedCall,
+    ResolveInterrupt,
+    SendInput,
+    StopTurn,
+    TimerFired,
+    ToolFinished,
+    ToolStarted,
+)
+from perdure.core.expected import expected_timers
+from perdure.core.usage import CallUsage
+from tests.property.world import World
+from tests.unit.core.builders import ALICE, BOB, a_claim, text_part
+
+EFFECTS = ("read", "idempotent_write", "non_idempotent_write", "unclassified")
+ENDINGS = ("answer", "tool_calls", "tool_calls", "tool_calls", "truncated", "filtered", "refused", "failed", "aborted")
+SETTLED = (None, None, None, None, ("failed", "unknown tool nope"))
+
+figures = st.one_of(st.none(), st.integers(0, 1000))
+usage_rows = st.lists(
+    st.builds(
+        CallUsage,
+        input_tokens=figures,
+        output_tokens=figures,
+        cached_input_tokens=figures,
+        reasoning_tokens=figures,
+        cost=st.sampled_from([None, "0.01", "0.0000001", "2"]),
+        currency=st.sampled_from(["USD", "EUR"]),
+    ),
+    max_size=2,
+).map(tuple)
+calls = st.builds(
+    RequestedCall,
+    tool_name=st.sampled_from(["a", "b"]),
+    effect=st.sampled_from(EFFECTS),
+    requires_approval=st.booleans(),
+    provider_call_id=st.sampled_from([None, "p1", "p2", "call-2-0", "call-2-1"]),
+    arguments=st.sampled_from([{}, {"x": 1}, None]),
+    arguments_text=st.just("{"),
+    approval_deadline=st.sampled_from([None, timedelta(minutes=1), timedelta(hours=2)]),
+    settled=st.sampled_from(SETTLED),
+)
+call_lists = st.one_of(
+    st.lists(calls, max_size=4),
+    st.builds(lambda call, count: [call] * count, calls, st.sampled_from([9, 12, 64, 65, 70])),
+).map(tuple)
+parts = st.sampled_from([(), (text_part("hi"),), ({"type": "reasoning", "text": "hm"}, text_part("ho"))])
+providers = st.sampled_from([None, {"provider": "stub", "api": "chat"}, {"provider": "other", "api": "chat"}])
+
+
+class CoreMachine(RuleBasedStateMachine):
+    """Plays people, workers, the sweep and the queue at once, without mercy but by the rules of the leases."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = World()
+        self.old_interrupts: list[tuple[str, int]] = []
+
+    # --- people ------------------------------------------------------------------------------------------------
+
+    @rule(named=st.booleans(), key=st.sampled_from([None, "k"]))
+    def send(self, named: bool, key: str | None) -> None:
+        """Send a message; an id of the sender's is new, because its receipt keeps it from being taken twice."""
+        receipts = (a_claim(key),) if key else ()
+        text = f"text {self.world.head.version}"
+        message_id = f"m{self.world.head.version}" if named else None
+        self.world.do(
+            SendInput(text=text, actor=ALICE, default_agent="support", message_id=message_id, receipts=receipts)
+        )
+
+    @precondition(lambda self: self.world.pending)
+    @rule(data=st.data(), approved=st.booleans(), message=st.sampled_from([None, "please"]), wrong=st.booleans())
+    def resolve(self, data: st.DataObject, approved: bool, message: str | None, wrong: bool) -> None:
+        interrupt = data.draw(st.sampled_from(self.world.turn.interrupts))
+        shown = "another" if wrong else data.draw(st.sampled_from([None, interrupt.arguments_hash]))
+        decided = self.world.do(
+            ResolveInterrupt(
+                interrupt_id=interrupt.interrupt_id,
+                actor=BOB,
+                approved=approved,
+                message=message,
+                arguments_hash=shown,
+            )
+        )
+        late = interrupt.deadline is not None and self.world.now >= interrupt.deadline
+        assert (decided is None) == (wrong or late)
+        self.old_interrupts.append((interrupt.interrupt_id, interrupt.fence))
+
+    @precondition(lambda self: self.old_interrupts)
+    @rule(data=st.data(), approved=st.booleans())
+    def resolve_again(self, data: st.DataObject, approved: bool) -> None:
+        interrupt_id, _ = data.draw(st.sampled_from(self.old_interrupts))
+        if interrupt_id not in self.world.pending:
+            assert self.world.do(ResolveInterrupt(interrupt_id=interrupt_id, actor=BOB, approved=approved)) is None
+
+    @rule(which=st.sampled_from(["any", "current", "older"]), key=st.sampled_from([None, "s"]))
+    def stop(self, which: str, key: str | None) -> None:
+        number = self.world.head.turn_count - (which == "older")
+        turn_id = None if which == "any" else f"turn-{number}"
+        self.world.do(StopTurn(actor=ALICE, turn_id=turn_id, receipts=(a_claim(key),) if key else ()))
+
+    # --- workers -----------------------------------------------------------------------------------------------
+
+    @precondition(lambda self: self.world.head.turn and self.world.head.turn.step)
+    @rule(data=st.data(), ending=st.sampled_from(ENDINGS), said=parts, provider=providers, usage=usage_rows)
+    def model_ends(self, data: st.DataObject, ending: Any, said: Any, provider: Any, usage: Any) -> None:
+        step = self.world.step
+        if (step.step_id, step.attempt) in self.world.revoked:
+            return
+        self.world.do(
+            ModelFinished(
+                turn_id=self.world.turn.turn_id,
+                step_id=step.step_id,
+                attempt=step.attempt,
+                started_at=self.world.now,
+                ending=ending,
+                parts=said,
+                provider=provider,
+                calls=data.draw(call_lists) if ending == "tool_calls" else (),
+                usage=usage,
+                reconnects=(Reconnect(at=self.world.now, retry_in_ms=250, number=1, reason="timeout", partial=True),),
+                run_state={"model_calls": 1},
+                limit_reached=data.draw(st.sampled_from([False, False, False, True])),
+                error_code="provider",
+                error_message="it broke",
+            )
+        )
+
+    def _draw_attempt(self, data: st.DataObject) -> tuple[str, int]:
+        return data.draw(st.sampled_from(self.world.expected_attempts()))
+
+    @precondition(lambda self: self.world.dispatches)
+    @rule(data=st.data(), twice=st.booleans())
+    def tool_starts(self, data: st.DataObject, twice: bool) -> None:
+        """A worker claims an attempt and, for a write, asks whether it may run; its answer may get lost."""
+        world = self.world
+        attempt = self._draw_attempt(data)
+        if attempt in world.claimed or attempt in world.revoked:
+            return
+        world.claimed.add(attempt)
+        call = world.turn.call(attempt[0])
+        if call is None:
+            return
+        if call.is_read:
+            world.bodies[call.call_id] += 1
+            return
+        command = ToolStarted(call_id=call.call_id, attempt=attempt[1], owner=f"{attempt}")
+        first = world.do(command)
+        assert first is not None
+        if twice:
+            again = world.do(command)
+            assert again is not None
+            assert again.reply == first.reply
+        stranger = world.do(ToolStarted(call_id=call.call_id, attempt=attempt[1], owner="stranger"))
+        assert stranger is not None
+        assert not stranger.reply["go"]
+
+    @precondition(lambda self: self.world.dispatches)
+    @rule(data=st.data(), outcome=st.sampled_from(["succeeded", "succeeded", "failed", "error"]))
+    def tool_ends(self, data: st.DataObject, outcome: Any) -> None:
+        world = self.world
+        attempt = self._draw_attempt(data)
+        call = world.turn.call(attempt[0])
+        ran = call is not None and (call.is_read or call.started_attempt == attempt[1])
+        if call is None or not ran or attempt not in world.claimed or attempt in world.revoked:
+            return
+        self.world.do(
+            ToolFinished(
+                turn_id=world.turn.turn_id,
+                call_id=call.call_id,
+                attempt=attempt[1],
+                started_at=world.now,
+                outcome=outcome,
+                output="out",
+            )
+        )
+
+    @precondition(lambda self: self.world.dispatches)
+    @rule(data=st.data(), final=st.booleans())
+    def attempt_is_lost(self, data: st.DataObject, final: bool) -> None:
+        attempt = self._draw_attempt(data)
+        self.world.revoked.add(attempt)
+        self.world.do(
+            AttemptLost(
+                step_id=attempt[0],
+                attempt=attempt[1],
+                claimed=attempt in self.world.claimed,
+                reason="its worker died",
+                final=final,
+            )
+        )
+
+    # --- time --------------------------------------------------------------------------------------------------
+
+    @precondition(lambda self: bool(expected_timers(self.world.head)))
+    @rule(data=st.data(), stale=st.booleans())
+    def timer_fires(self, data: st.DataObject, stale: bool) -> None:
+        timer = data.draw(st.sampled_from(expected_timers(self.world.head)))
+        decision = self.world.do(TimerFired(timer_id=timer.timer_id, fence=timer.fence - stale))
+        assert decision is not None
+        assert (decision.entry is not None) == (not stale and timer.due_at <= self.world.now)
+        if decision.entry is not None:
+            self.old_interrupts.append((timer.timer_id, timer.fence))
+
+    @precondition(lambda self: self.old_interrupts)
+    @rule(data=st.data())
+    def old_timer_fires(self, data: st.DataObject) -> None:
+        interrupt_id, fence = data.draw(st.sampled_from(self.old_interrupts))
+        if interrupt_id not in self.world.pending:
+            decision = self.world.do(TimerFired(timer_id=interrupt_id, fence=fence))
+            assert decision is not None
+            assert decision.entry is None
+
+    @rule(minutes=st.sampled_from([1, 31, 180]))
+    def time_passes(self, minutes: int) -> None:
+        self.world.wait(timedelta(minutes=minutes))
+
+    # --- the queue ---------------------------------------------------------------------------------------------
+
+    @precondition(lambda self: self.world.done)
+    @rule(data=st.data())
+    def an_old_message_comes_again(self, data: st.DataObject) -> None:
+        command = data.draw(st.sampled_from(self.world.done))
+        if isinstance(command, (ModelFinished, ToolFinished, ToolStarted, AttemptLost)):
+            before = self.world.head
+            self.world.do(command)
+            after = self.world.head
+            assert after.message_sequence == before.message_sequence, "an outcome counted twice"
+            assert (after.turn, after.last_turn) == (before.turn, before.last_turn)
+
+    @invariant()
+    def all_holds(self) -> None:
+        self.world.check()
+
+    def teardown(self) -> None:
+        """From wherever it is, the session comes to rest once everybody does their part."""
+        world = self.world
+        for _ in range(2000):
+            if world.head.turn is None:
+                break
+            self._one_step_to_the_end(world)
+        assert world.head.turn is None, "the session never comes to rest"
+        world.check()
+
+    def _one_step_to_the_end(self, world: World) -> None:
+        if world.turn.step is not None:
+            world.model_answers()
+        elif world.pending:
+            world.now = max([world.now, *(t.due_at for t in expected_timers(world.head))])
+            timed = {timer.timer_id for timer in expected_timers(world.head)}
+            for interrupt_id in world.pending:
+                world.fires(interrupt_id) if interrupt_id in timed else world.approve(interrupt_id)
+        else:
+            step_id, attempt = world.expected_attempts()[0]
+            if (step_id, attempt) in world.claimed | world.revoked:
+                world.loses(step_id, claimed=(step_id, attempt) in world.claimed)
+                return
+            world.claimed.add((step_id, attempt))
+            if world.call(step_id).is_read or world.starts(step_id, owner="last"):
+                world.finishes(step_id)
+
+
+def _machine(**profile: Any) -> Callable[[], None]:
+    case = CoreMachine.TestCase
+    case.settings = settings(deadline=None, suppress_health_check=list(HealthCheck), **profile)
+
+    def run() -> None:
+        case("runTest").runTest()
+
+    return run
+
+
+def test_whatever_happens_in_whatever_order_the_core_keeps_its_promises() -> None:
+    _machine(max_examples=60, stateful_step_count=40, derandomize=True, database=None)()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("PERDURE_DEEP" not in os.environ, reason="set PERDURE_DEEP=1 for some minutes of random search")
+def test_a_long_random_search_finds_nothing_either() -> None:
+    _machine(max_examples=1500, stateful_step_count=120)()

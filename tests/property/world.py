@@ -1,0 +1,216 @@
+"""One session under test: every command goes through `World.do`, which checks what has to hold whatever happens."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+from perdure.core import texts
+from perdure.core.codec import decode, encode
+from perdure.core.commands import Command, ModelFinished, SendInput, ToolStarted
+from perdure.core.decide import decide, head_bytes
+from perdure.core.decision import Decision
+from perdure.core.entries import Entry
+from perdure.core.expected import expected_dispatches, sweep_due_at
+from perdure.core.head import Head
+from perdure.core.history import HistoryItem, ModelItem, ToolResultItem, Transcript, UserItem, history, wire_ids
+from perdure.core.limits import MAX_HEAD_BYTES, MAX_PARALLEL_WRITES
+from perdure.core.public import public_calls, public_messages
+from perdure.core.usage import TOKEN_FIGURES, CallUsage, UsageTotals
+from perdure.errors import RequestError
+from tests.unit.core.builders import Play
+
+
+class World(Play):
+    """A play that remembers what the outside saw, and checks the core against it.
+
+    Attributes:
+        done: Every command that was carried out or refused, to be sent again later.
+        claimed: Attempts that a worker has claimed, as (step id, attempt).
+        revoked: Attempts that were given up; nobody can claim them any more.
+        bodies: How often the body of a call began, by call id; a read's begins with its claim.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.done: list[Command] = []
+        self.claimed: set[tuple[str, int]] = set()
+        self.revoked: set[tuple[str, int]] = set()
+        self.bodies: Counter[str] = Counter()
+        self.effects: dict[str, str] = {}
+        self.call_turns: dict[str, str] = {}
+        self.result_of: dict[str, dict[str, Any]] = {}
+        self.rows: list[CallUsage] = []
+        self.transcript = Transcript()
+        self.closed_items: tuple[HistoryItem, ...] = ()
+        self.closed_messages: list[dict[str, Any]] = []
+        self.closed_calls: tuple[str, list[dict[str, Any]]] = ("", [])
+
+    # --- one command -------------------------------------------------------------------------------------------
+
+    def do(self, command: Command) -> Decision | None:
+        """Carry out a command; None when it was refused."""
+        self.done.append(command)
+        self.now += self.tick
+        before = encode(self.head)
+        stored = json.dumps(before, sort_keys=True)
+        try:
+            decision = decide(self.head, command, now=self.now, commit_id="c")
+        except RequestError:
+            assert json.dumps(encode(self.head), sort_keys=True) == stored
+            return None
+        assert decide(self.head, command, now=self.now, commit_id="c") == decision, "decide is not deterministic"
+        assert json.dumps(encode(self.head), sort_keys=True) == stored, "decide changed its input"
+        self._check_step(self.head, decision)
+        old, self.head = self.head, decision.head
+        if decision.entry is not None:
+            self._take(old, decision.entry)
+        if isinstance(command, SendInput):
+            assert head_bytes(self.head) <= MAX_HEAD_BYTES
+        if isinstance(command, ToolStarted) and decision.reply["go"] and decision.entry is not None:
+            self.bodies[command.call_id] += 1
+        if isinstance(command, ModelFinished) and decision.entry is not None:
+            assert decision.entry.usage == command.usage
+        return decision
+
+    def apply(self, command: Command) -> Decision:
+        """Carry out a command that is not refused; the shortcuts of `Play` come through here."""
+        decision = self.do(command)
+        assert decision is not None, "the command was refused"
+        return decision
+
+    def _check_step(self, old: Head, decision: Decision) -> None:
+        if decision.entry is None:
+            assert decision.head == old
+            return
+        entry, new = decision.entry, decision.head
+        assert entry.version == new.version == old.version + 1
+        assert [e.sequence for e in entry.events] == list(range(old.event_sequence + 1, new.event_sequence + 1))
+        assert [m.sequence for m in entry.messages] == list(range(old.message_sequence + 1, new.message_sequence + 1))
+        assert decode(Head, json.loads(json.dumps(encode(new)))) == new
+        assert decode(Entry, json.loads(json.dumps(encode(entry)))) == entry
+        closed = {f"turn-{n}" for n in range(1, old.turn_count + (0 if old.turn else 1))}
+        assert not closed & {message.turn_id for message in entry.messages}, "a closed turn got a message"
+
+    def _take(self, old: Head, entry: Entry) -> None:
+        self.log.append(entry)
+        self.rows += entry.usage
+        self.transcript.extend([entry])
+        for message in entry.messages:
+            for part in message.parts:
+                if part["type"] == "tool_call":
+                    self.call_turns[part["tool_call_id"]] = message.turn_id
+                elif part["type"] == "tool_result":
+                    call_id = part["tool_call_id"]
+                    assert call_id not in self.result_of, "a call got two results"
+                    assert self.call_turns[call_id] == message.turn_id
+                    self.result_of[call_id] = part
+        for event in entry.events:
+            if event.type == "tool_call_deferred":
+                self.effects[event.payload["tool_call_id"]] = event.payload["effect"]
+        if self.head.last_turn != old.last_turn:
+            self._remember_closed_turn()
+
+    def _remember_closed_turn(self) -> None:
+        last = self.head.last_turn
+        assert last is not None
+        items = self.transcript.items()
+        self.closed_items = items[:-1] if self.head.turn else items  # a next turn has its user's text only
+        self.closed_messages = [m for m in self._public() if not self.head.turn or m["turn_id"] != self.turn.turn_id]
+        self.closed_calls = (last.turn_id, public_calls(self._entries_of_last_turn(), last.turn_id, self.head))
+        for call_id, turn_id in self.call_turns.items():
+            if turn_id == last.turn_id:
+                assert call_id in self.result_of, "a turn was closed over a call without a result"
+
+    def _public(self) -> list[dict[str, Any]]:
+        return public_messages(self.log, self.inputs())
+
+    def _entries_of_last_turn(self) -> list[Entry]:
+        last = self.head.last_turn
+        return self.log[last.opened_version - 1 :] if last else []
+
+    # --- what holds at any time --------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Check everything that has to hold between two commands."""
+        self._check_progress()
+        self._check_calls()
+        self._check_projections()
+        self._check_usage()
+
+    def _check_progress(self) -> None:
+        head = self.head
+        if head.turn is None:
+            assert not head.inbox, "a message waits and nothing will take it up"
+            assert not self.dispatches
+            return
+        turn = head.turn
+        open_ids = {call.call_id for call in turn.open_calls}
+        asked = {call.call_id for call in turn.open_calls if call.status == "awaiting_approval"}
+        assert not (turn.step and open_ids), "a model step runs beside calls"
+        assert turn.step or open_ids, "the turn is stuck"
+        assert asked == {interrupt.call_id for interrupt in turn.interrupts}
+        assert len(turn.interrupts) == len(asked)
+        assert self.dispatches or asked, "HEAD names neither a step nor a person"
+        assert not self.dispatches or sweep_due_at(head) is not None
+        if turn.stop is not None:
+            assert turn.step or all(call.started for call in turn.open_calls), "a stopped turn waits for the unstarted"
+        writes = [d for d in self.dispatches if d.step_id in open_ids and self.effects[d.step_id] != "read"]
+        assert len(writes) <= MAX_PARALLEL_WRITES
+        running = [call for call in turn.open_calls if call.started is not None]
+        assert {call.call_id for call in running} <= {d.step_id for d in self.dispatches}
+
+    def _check_calls(self) -> None:
+        for call_id, began in self.bodies.items():
+            if self.effects[call_id] in ("non_idempotent_write", "unclassified"):
+                assert began <= 1, "a call that runs once began twice"
+            result = self.result_of.get(call_id)
+            if result is None or not began:
+                continue
+            assert not result["output"].startswith(texts.DID_NOT_RUN)
+            if self.effects[call_id] != "read":
+                assert result["status"] != "rejected"
+
+    def _check_projections(self) -> None:
+        items = self.transcript.items()
+        assert items == history(self.log)
+        assert items[: len(self.closed_items)] == self.closed_items, "a closed turn looks different now"
+        assert self._public()[: len(self.closed_messages)] == self.closed_messages
+        turn_id, calls = self.closed_calls
+        if self.head.last_turn and self.head.last_turn.turn_id == turn_id:
+            assert public_calls(self._entries_of_last_turn(), turn_id, self.head) == calls
+        check_history(items)
+
+    def _check_usage(self) -> None:
+        totals = self.head.usage
+        assert totals == UsageTotals().plus(self.rows)
+        assert totals.model_calls == len(self.rows)
+        for name in TOKEN_FIGURES:
+            reported = [value for row in self.rows if (value := getattr(row, name)) is not None]
+            assert getattr(totals, name) == (sum(reported) if reported else None)
+            assert (name in totals.missing) == (len(reported) < len(self.rows))
+
+    def expected_attempts(self) -> list[tuple[str, int]]:
+        return [(d.step_id, d.attempt) for d in expected_dispatches(self.head)]
+
+
+def check_history(items: tuple[HistoryItem, ...]) -> None:
+    """Check that a provider would take these items: each call answered right behind it, once, with a unique id."""
+    expected: list[str] = []
+    for item in items:
+        if isinstance(item, ToolResultItem):
+            assert expected, "a result without its call"
+            assert item.call_id == expected.pop(0), "a result is not where its call wants it"
+            continue
+        assert not expected, "a call without its result"
+        assert isinstance(item, (UserItem, ModelItem))
+        if isinstance(item, ModelItem):
+            expected = [call.call_id for call in item.calls]
+    assert not expected, "a call without its result"
+    ids = [call.call_id for item in items if isinstance(item, ModelItem) for call in item.calls]
+    assert len(ids) == len(set(ids))
+    for provider in ("stub", "other"):
+        on_the_wire = wire_ids(items, provider)
+        assert set(on_the_wire) == set(ids)
+        assert len(set(on_the_wire.values())) == len(ids), "two calls have one id on the wire"
