@@ -39,8 +39,8 @@ class ChatStream:
     """One answer as far as it has arrived."""
 
     def __init__(self, requested_model: str) -> None:
-        self.finished = False
-        self.ended = False
+        self._finished = False
+        self._ended = False
         self._finish: Finish = "stop"
         self._refused = False
         self._segments: dict[type[Delta], _Segment] = {ReasoningDelta: _Segment(), TextDelta: _Segment()}
@@ -51,7 +51,12 @@ class ChatStream:
     @property
     def complete(self) -> bool:
         """Whether a finish reason or `[DONE]` was seen."""
-        return self.finished or self.ended
+        return self._finished or self._ended
+
+    @property
+    def ended(self) -> bool:
+        """Whether `[DONE]` was seen; what comes behind it is not looked at."""
+        return self._ended
 
     @property
     def text(self) -> str:
@@ -64,8 +69,8 @@ class ChatStream:
         Raises:
             ModelCallError: It is an error object, or not what the protocol says.
         """
-        if data.strip() == DONE:
-            self.ended = True
+        self._ended = self._ended or data.strip() == DONE
+        if self._ended or not data.strip():  # empty data is a keep-alive of some servers
             return []
         try:
             return self._chunk(_object(json.loads(data)))
@@ -139,7 +144,7 @@ class ChatStream:
             return
         if reason.lower() in _BROKEN_OFF:
             raise malformed("the provider broke its answer off", partial_text=self.text)
-        self.finished = True
+        self._finished = True
         if self._finish == "stop":  # a later `stop` does not take back that the answer is cut or filtered
             self._finish = _FINISHES.get(reason.lower(), "stop")
             self._metadata["finish_reason"] = mended(reason)

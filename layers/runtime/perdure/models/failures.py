@@ -33,7 +33,7 @@ class ProviderError:
     """The error object of a provider, whatever shape it came in.
 
     Attributes:
-        words: Its machine-readable codes, lower case, the most telling first. Never prose.
+        words: Those of its machine-readable codes that are known here, lower case, the most telling first.
         status: An HTTP status inside the object, as some providers send in the middle of a stream.
         message: Its prose. For classification only; never shown.
     """
@@ -42,9 +42,6 @@ class ProviderError:
     status: int | None = None
     message: str = ""
 
-
-# Only lower-case words: a key or a piece of a prompt in a code's place has capitals, digits, blanks or hyphens.
-_WORD = re.compile(r"[a-z][a-z_]{1,63}")
 
 _OVERFLOW = re.compile(r"maximum context length|exceed\w* the (?:available |model'?s )?context", re.IGNORECASE)
 """How servers without codes say it: vLLM answers 400 with "This model's maximum context length is …"."""
@@ -65,6 +62,12 @@ _KINDS_OF_WORDS = {
     ),
 }
 _BY_WORD = {word: kind for kind, words in _KINDS_OF_WORDS.items() for word in words}
+_TELLING = ("content_filter", "invalid_value", "unknown_parameter", "unsupported_parameter", "unsupported_value")
+"""Codes that decide nothing and help the reader."""
+
+_SHOWN = frozenset(_BY_WORD).union(_TELLING)
+"""The only words of a provider that are repeated: anything else in a code's place may be a quoted key or prompt."""
+
 _RETRYABLE_KINDS = frozenset({"rate_limited", "timeout"})
 
 _ADVICE = {
@@ -127,7 +130,7 @@ def provider_error(body: Any) -> ProviderError:
     statuses = (_status(code) for code in codes)
     message = body.get("message")
     return ProviderError(
-        words=tuple(word for word in words if _WORD.fullmatch(word)),
+        words=tuple(word for word in words if word in _SHOWN),
         status=next((status for status in statuses if status is not None), None),
         message=message if isinstance(message, str) else "",
     )

@@ -125,8 +125,6 @@ class OpenAIChatModel:
                 async for data in events:
                     for delta in answer.feed(data):
                         yield delta
-                    if answer.ended:
-                        break
         for delta in answer.finish():
             yield delta
         yield answer.response()
@@ -258,6 +256,7 @@ async def _pieces(response: httpx.Response, patience: Patience, answer: ChatStre
     """Give the body's bytes as they come.
 
     Once the answer is complete only its usage is still to come, so then neither a cut nor a silence is a failure.
+    Behind `[DONE]` only the body's end is waited for: a response that is closed before it takes its connection along.
     """
     import httpx
 
@@ -266,7 +265,7 @@ async def _pieces(response: httpx.Response, patience: Patience, answer: ChatStre
         while True:
             async with patience.waiting(answer):
                 piece = await anext(body, None)
-            if piece is None:
+            if piece is None or answer.ended:
                 return
             yield piece
     except httpx.HTTPError as error:

@@ -16,12 +16,22 @@ AFTER_FINISH_SECONDS = 5.0
 """Longest wait for the usage behind a complete answer, in seconds. Our own choice: it comes with the next packet."""
 
 
+AFTER_END_SECONDS = 0.2
+"""Longest wait for the end of the body behind `[DONE]`, in seconds: only a body read to its end leaves its connection
+to the next call. Our own choice: about the handshakes that are saved."""
+
+
 class Progress(Protocol):
     """What is known of an answer that is on its way."""
 
     @property
     def complete(self) -> bool:
         """Whether nothing is missing but the usage."""
+        ...
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing is missing at all."""
         ...
 
     @property
@@ -51,7 +61,8 @@ class Patience:
             ModelCallError: `timeout`, retryable: the silence was too long, or the deadline has come.
         """
         now = asyncio.get_running_loop().time()
-        until = min(now + (AFTER_FINISH_SECONDS if answer.complete else self.silence), self.ends_at)
+        silence = AFTER_FINISH_SECONDS if answer.complete else self.silence
+        until = min(now + (AFTER_END_SECONDS if answer.ended else silence), self.ends_at)
         if now >= self.ends_at:
             raise self._over(answer, until)
         try:
