@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from perdure.core.expected import Dispatch, Timer, expected_dispatches, expected_timers, sweep_due_at
 from perdure.core.head import Head
-from tests.unit.core.builders import NOON, Play, a_read, a_safe_write, a_session, a_single_write, asked_for
+from tests.unit.core.builders import a_read, a_safe_write, a_session, a_single_write, asked_for
 
 
 def test_a_session_at_rest_expects_nothing() -> None:
@@ -113,11 +113,3 @@ def test_a_retry_is_not_expected_before_its_time() -> None:
     (dispatch,) = play.dispatches
     assert dispatch == Dispatch(kind="call_tool", step_id=read, attempt=2, not_before=play.now + timedelta(seconds=1))
     assert sweep_due_at(play.head) == play.now + timedelta(seconds=31)
-
-
-def test_a_play_ticks() -> None:
-    play = Play()
-
-    play.send()
-
-    assert play.last.at == NOON + Play.tick

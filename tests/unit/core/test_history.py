@@ -131,11 +131,12 @@ def test_a_stopped_turn_ends_with_a_note_that_lists_what_ran() -> None:
     play.stop()
     play.finishes(pay, "paid")
 
-    assert notes(play) == [
+    (note,) = notes(play)
+    assert note == (
         "[Perdure] The user stopped this turn. These tool calls have a final record: pay (succeeded). "
         "Do not repeat these tool calls unless the user asks again."
-    ]
-    assert look not in notes(play)[0]
+    )
+    assert look not in note
 
 
 def test_a_failed_turn_ends_with_another_note_that_lists_what_ran() -> None:
@@ -144,10 +145,11 @@ def test_a_failed_turn_ends_with_another_note_that_lists_what_ran() -> None:
     play.runs(put)
     play.model_ends("failed", error_code="provider", error_message="503")
 
-    assert notes(play) == [
+    (note,) = notes(play)
+    assert note == (
         "[Perdure] This turn failed before it was answered. These tool calls have a final record: put (succeeded). "
         "Do not repeat these tool calls unless the user asks again."
-    ]
+    )
 
 
 def test_a_turn_that_failed_before_any_tool_ran_has_no_note() -> None:
