@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from perdure.agents import fake_shop
-from perdure.agents.demo_model import HELLO, demo_model, reply
+from perdure.agents.demo_model import HELLO, HELP, demo_model, reply
 from perdure.agents.example import agents, change_address, is_demo, lookup_order, refund_order, support_agent
 from perdure.agents.stepwise import StepwiseRunner, requested_calls
 from perdure.agents.tools import FunctionTool
@@ -58,10 +58,12 @@ def test_an_address_change_is_made_once_for_a_key() -> None:
     fake_shop.change_address("7", "1 First Street", idempotency_key="k-1")
     fake_shop.change_address("7", "2 Second Street", idempotency_key="k-2")
     order = fake_shop.change_address("7", "1 First Street", idempotency_key="k-1")
+    fake_shop.change_address("8", "1 First Street", idempotency_key="k-3")
+    other = fake_shop.change_address("8", "2 Second Street", idempotency_key="k-3")
 
-    assert order.address == "2 Second Street"
+    assert (order.address, other.address) == ("2 Second Street", "1 First Street")
     assert fake_shop.count_address_changes("7") == 2
-    assert [entry["key"] for entry in fake_shop.read_books()] == ["k-1", "k-2", "k-1"]
+    assert [entry["key"] for entry in fake_shop.read_books()] == ["k-1", "k-2", "k-1", "k-3", "k-3"]
 
 
 @pytest.mark.parametrize("amount", [0, -1, 129.91])
@@ -237,8 +239,10 @@ def test_the_demo_tells_what_became_of_a_call(text: str, result: ToolResultItem,
 
 
 def test_without_tools_the_demo_answers() -> None:
-    assert isinstance(asked("Where is order 7?", tools=()), str)
-    assert isinstance(asked("Refund order 7", a_result("lookup_order", ORDER_7), tools=()), str)
+    assert asked("Where is order 7?", tools=()) == f"I am afraid I did not get that. {HELP}"
+    assert str(asked("Refund order 7", a_result("lookup_order", ORDER_7), tools=())).startswith(
+        "Order 7 (walking boots"
+    )
 
 
 async def test_the_agent_refunds_once_through_runner_calls_and_shop() -> None:

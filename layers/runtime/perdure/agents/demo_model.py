@@ -97,7 +97,7 @@ def _told(result: ToolResultItem) -> str:
     output = _output(result)
     if result.status == "rejected":
         _, wrote, reason = output.partition("They wrote: ")
-        because = f" The reason given was: {reason}" if wrote else ""
+        because = f" The reason given was “{reason}”." if wrote else ""
         return f"That was declined, so nothing was done and no money was paid back.{because} I am sorry about that."
     if result.status == "outcome_unknown":
         return (
