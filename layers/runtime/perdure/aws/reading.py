@@ -75,6 +75,7 @@ class LogReader:
         else:  # what this container read before it needs no second time
             head_item = await self._table.get(partition, keys.HEAD, strong=False)
         record = record_of(head_item)
+        self._tails.saw(partition, record)
         if record.head.version < max(seen.version if seen else 0, span.last or 0):
             record = await self._strong_head(partition)  # never older than what this process knows
 

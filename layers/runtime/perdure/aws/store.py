@@ -63,7 +63,7 @@ class DynamoDBSessionStore:
             receipt.key_hash: receipt
             for stored in record.tail
             for receipt in stored.receipts
-            if receipt.key_hash in receipt_keys
+            if receipt.key_hash in receipt_keys and stored.version > record.purged_version
         }
         unknown = [name for name in dict.fromkeys(receipt_keys) if name not in receipts]
         if record.head.exists and unknown:
@@ -78,7 +78,8 @@ class DynamoDBSessionStore:
     async def commit(self, key: SessionKey, loaded: Loaded, decision: Decision) -> None:
         """Commit one decision: its new head and its entry, in one conditional write.
 
-        An entry over 4 KB has its body written before. A tail that would grow over 8 KB is settled before.
+        An entry over 4 KB has its body written before. A tail that would grow over 8 KB is settled before. A
+        tombstone drops the tail: what is in it goes with the session.
 
         Raises:
             StaleSessionError: Another commit came first. Nothing was written.
@@ -91,7 +92,7 @@ class DynamoDBSessionStore:
         expected = loaded.head.version
         record = loaded.token if isinstance(loaded.token, HeadRecord) else await self._head(partition)
         stored = await self._bodies.offload(partition, StoredEntry.whole(decision.entry))
-        tail = await self._tail_with(partition, record, stored)
+        tail = await self._tail_with(partition, record, stored) if decision.head.exists else (stored,)
         changes, removed = head_changes(key, decision.head, tail)
         try:
             await self._table.update(

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from perdure.aws.items import HeadRecord, StoredEntry, log_item, receipt_item
 from perdure.aws.table import ConditionNotMetError, Table
@@ -63,12 +64,12 @@ class Tails:
         Raises:
             StoreUnavailableError: A put was not acknowledged; its entry has to stay in the tail.
         """
-        await asyncio.gather(
+        await _all_of(
             *(self._materialize(partition, stored, purged_version) for stored in self.undurable(partition, tail))
         )
 
     async def _materialize(self, partition: str, stored: StoredEntry, purged_version: int) -> None:
-        await asyncio.gather(
+        await _all_of(
             self._table.put_once(log_item(partition, stored)),
             *(self._put_receipt(partition, stored.version, receipt, purged_version) for receipt in stored.receipts),
         )
@@ -97,3 +98,10 @@ class Tails:
         while len(self._memories) > self._capacity:
             self._memories.popitem(last=False)
         return memory
+
+
+async def _all_of(*puts: Coroutine[Any, Any, object]) -> None:
+    """Wait for every put, whatever becomes of the others, so that each acknowledgement counts; then fail if one did."""
+    for outcome in await asyncio.gather(*puts, return_exceptions=True):
+        if isinstance(outcome, BaseException):
+            raise outcome
