@@ -258,7 +258,10 @@ class NewId(Protocol):
 class Ports:
     """One adapter set.
 
-    `progress_interval_seconds` is how long progress is gathered before it is published; 0: it goes out at once.
+    Attributes:
+        progress_interval_seconds: How long progress is gathered before it is published; 0: it goes out at once.
+        in_process: Everything is answered from this process: asking two ports side by side gains nothing, and
+            `settle` has nothing to do.
     """
 
     store: SessionStore
@@ -269,3 +272,4 @@ class Ports:
     clock: Clock
     new_id: NewId
     progress_interval_seconds: float = 0.0
+    in_process: bool = False

@@ -32,30 +32,31 @@ def format_time(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
 
 
-def encode(value: Any) -> Any:
-    """Turn a dataclass (or a tuple, time or JSON value inside one) into JSON values."""
-    if dataclasses.is_dataclass(value):
-        plan = _encoders(type(value))
-        return {
-            name: encode(item)
-            for name, default in plan
-            if (item := getattr(value, name)) is not default and item != default
-        }
-    if isinstance(value, datetime):
-        return to_millis(value)
-    if isinstance(value, tuple):
-        return [encode(item) for item in value]
-    return value
+def encode(value: Any) -> dict[str, Any]:
+    """Turn a dataclass into a JSON object, with the dataclasses, tuples and times inside it.
+
+    What is a JSON object already stays as it is.
+    """
+    if isinstance(value, dict):
+        return value
+    return {
+        name: item if encoder is None else encoder(item)
+        for name, default, encoder in _encoders(type(value))
+        if (item := getattr(value, name)) is not default and item != default
+    }
 
 
 def decode(cls: type[_T], data: dict[str, Any]) -> _T:
     """Build a dataclass from what `encode` made; keys that this version doesn't know are ignored."""
-    fields = {name: convert(data[name]) for name, convert in _decoders(cls) if name in data}
+    fields = {
+        name: data[name] if decoder is None else decoder(data[name]) for name, decoder in _decoders(cls) if name in data
+    }
     return cls(**fields)
 
 
-_EncodePlan = tuple[tuple[str, Any], ...]
-_DecodePlan = tuple[tuple[str, Callable[[Any], Any]], ...]
+_Convert = Callable[[Any], Any]
+_EncodePlan = tuple[tuple[str, Any, _Convert | None], ...]
+_DecodePlan = tuple[tuple[str, _Convert | None], ...]
 _encode_plans: dict[type[Any], _EncodePlan] = {}
 _decode_plans: dict[type[Any], _DecodePlan] = {}
 
@@ -63,7 +64,12 @@ _decode_plans: dict[type[Any], _DecodePlan] = {}
 def _encoders(cls: type[Any]) -> _EncodePlan:
     plan = _encode_plans.get(cls)
     if plan is None:
-        plan = _encode_plans[cls] = tuple((field.name, _default(field)) for field in dataclasses.fields(cls))
+        hints = typing.get_type_hints(cls)
+        plan = tuple(
+            (field.name, _default(field), _converter(hints[field.name], to_millis, lambda _: encode))
+            for field in dataclasses.fields(cls)
+        )
+        _encode_plans[cls] = plan
     return plan
 
 
@@ -77,22 +83,28 @@ def _decoders(cls: type[Any]) -> _DecodePlan:
     plan = _decode_plans.get(cls)
     if plan is None:
         hints = typing.get_type_hints(cls)
-        plan = tuple((field.name, _decoder(hints[field.name])) for field in dataclasses.fields(cls))
+        plan = tuple(
+            (field.name, _converter(hints[field.name], from_millis, _decoder_of)) for field in dataclasses.fields(cls)
+        )
         _decode_plans[cls] = plan
     return plan
 
 
-def _decoder(hint: Any) -> Callable[[Any], Any]:
+def _decoder_of(cls: type[Any]) -> _Convert:
+    return lambda data: decode(cls, data)
+
+
+def _converter(hint: Any, of_time: _Convert, of_dataclass: Callable[[type[Any]], _Convert]) -> _Convert | None:
+    """Return what converts a field's value, or None when it is the same in both forms."""
     origin = typing.get_origin(hint)
     if origin in (types.UnionType, typing.Union):
-        inner = [_decoder(option) for option in typing.get_args(hint) if option is not type(None)]
-        return lambda value: None if value is None else inner[0](value)
+        options = [option for option in typing.get_args(hint) if option is not type(None)]
+        inner = _converter(options[0], of_time, of_dataclass) if len(options) == 1 else None
+        return inner and (lambda value: None if value is None else inner(value))
     if origin is tuple:
-        item = _decoder(typing.get_args(hint)[0])
-        return lambda value: tuple(item(element) for element in value)
+        each = _converter(typing.get_args(hint)[0], of_time, of_dataclass)
+        container = tuple if of_time is from_millis else list
+        return container if each is None else (lambda values: container(each(value) for value in values))
     if hint is datetime:
-        return from_millis
-    if dataclasses.is_dataclass(hint):
-        target = typing.cast(type[Any], hint)
-        return lambda value: decode(target, value)
-    return lambda value: value
+        return of_time
+    return of_dataclass(typing.cast(type[Any], hint)) if dataclasses.is_dataclass(hint) else None

@@ -64,7 +64,7 @@ def decide(head: Head, command: Command, *, now: datetime, commit_id: str) -> De
     if decision.entry is None and receipts:  # remember the answer, so that the same key gives it again
         draft = Draft(head, now=now, commit_id=commit_id, kind=kind)
         return draft.decision(decision.reply, receipts)
-    if isinstance(command, SendInput) and head_bytes(decision.head) > MAX_HEAD_BYTES:
+    if isinstance(command, SendInput) and decision.head.inbox and head_bytes(decision.head) > MAX_HEAD_BYTES:
         raise TooLargeError(
             f"this session already holds {len(head.inbox)} queued messages and is full: "
             "wait for its turn to end, or stop it"

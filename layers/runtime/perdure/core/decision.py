@@ -47,6 +47,13 @@ class Draft:
         self._events: list[Event] = []
         self._usage: list[CallUsage] = []
         self._run_state: JsonObject | None = None
+        self._message_sequence = head.message_sequence
+        self._event_sequence = head.event_sequence
+
+    @property
+    def message_sequence(self) -> int:
+        """The last message sequence given, this commit's included."""
+        return self._message_sequence
 
     def new_id(self, kind: str) -> str:
         """Return the next id of a kind that this commit makes."""
@@ -70,7 +77,7 @@ class Draft:
     ) -> Message:
         """Append a message of the current turn to the transcript."""
         assert self.turn_id is not None, "a message belongs to a turn"
-        sequence = self.head.message_sequence + 1
+        self._message_sequence = sequence = self._message_sequence + 1
         message = Message(
             message_id=message_id or self.new_id("message"),
             sequence=sequence,
@@ -82,7 +89,6 @@ class Draft:
             input_version=input_version,
         )
         self._messages.append(message)
-        self.head = replace(self.head, message_sequence=sequence)
         return message
 
     def event(
@@ -96,7 +102,7 @@ class Draft:
         turn_id: str | None = None,
     ) -> None:
         """Add a durable event; it takes the next sequence and belongs to the current turn unless told otherwise."""
-        sequence = self.head.event_sequence + 1
+        self._event_sequence = sequence = self._event_sequence + 1
         self._events.append(
             Event(
                 type=event_type,
@@ -108,7 +114,6 @@ class Draft:
                 at=at,
             )
         )
-        self.head = replace(self.head, event_sequence=sequence)
 
     def usage(self, rows: tuple[CallUsage, ...]) -> None:
         """Count provider calls."""
@@ -145,4 +150,10 @@ class Draft:
             run_state=self._run_state,
             usage=tuple(self._usage),
         )
-        return Decision(replace(self.head, version=self.version), entry, answer)
+        head = replace(
+            self.head,
+            version=self.version,
+            message_sequence=self._message_sequence,
+            event_sequence=self._event_sequence,
+        )
+        return Decision(head, entry, answer)

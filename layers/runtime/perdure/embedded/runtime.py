@@ -62,6 +62,7 @@ class EmbeddedRuntime:
             live=EmbeddedLive(),
             clock=self._clock,
             new_id=self._new_id,
+            in_process=True,
         )
         deps = StepDeps(ports=ports, agents=self._agents)
         self.service = Service(deps)

@@ -47,6 +47,9 @@ class Attempt:
     abort: asyncio.Event = field(default_factory=asyncio.Event)
     cut: asyncio.Event = field(default_factory=asyncio.Event)
     lost: bool = False
+    _working: asyncio.Task[Any] | None = None
+    _ends_on_abort: bool = False
+    _ended: bool = False
 
     @property
     def timed_out(self) -> bool:
@@ -65,11 +68,19 @@ class Attempt:
                     self.lost = not await self._renewed()
                 if not self.abort.is_set() and self._is_over(await self.ports.store.peek(self.key)):
                     self.abort.set()
+                    self._end_work()
             except StoreUnavailableError:
                 continue  # the lease is good for 120 s; the next look may succeed
             if self.lost or self.timed_out:
                 self.abort.set()
                 self.cut.set()
+                self._end_work()
+
+    def _end_work(self) -> None:
+        """Cancel the work if it has to end by now."""
+        if self._working is not None and not self._ended and (self.cut.is_set() or self._ends_on_abort):
+            self._ended = True
+            self._working.cancel()
 
     async def _renewed(self) -> bool:
         expires = self.ports.clock.now() + LEASE_DURATION
@@ -88,17 +99,22 @@ class Attempt:
         Returns:
             The work's result, or None when it was cut off. A cut-off `def` tool goes on in its thread.
         """
-        task = asyncio.ensure_future(work)
-        end = asyncio.ensure_future((self.abort if cancel_on_abort else self.cut).wait())
+        if self.cut.is_set() or (cancel_on_abort and self.abort.is_set()):
+            work.close()
+            return None
+        task = asyncio.current_task()
+        assert task is not None
+        self._working, self._ends_on_abort = task, cancel_on_abort
         try:
-            await asyncio.wait({task, end}, return_when=asyncio.FIRST_COMPLETED)
-            return task.result() if task.done() else None
+            return await work
+        except asyncio.CancelledError:
+            if not self._ended:
+                raise  # somebody else's cancellation: the worker is being stopped
+            return None
         finally:
-            end.cancel()
-            if not task.done():
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError, Exception):
-                    await task
+            self._working = None
+            if self._ended:
+                task.uncancel()
 
 
 @contextlib.asynccontextmanager
@@ -116,10 +132,9 @@ async def claimed(
     """
     owner = ports.new_id()
     started_at = ports.clock.now()
-    holds, loaded = await asyncio.gather(
-        ports.leases.claim(message.key, message.step_id, message.attempt, owner, started_at + LEASE_DURATION),
-        ports.store.load(message.key),
-    )
+    claim = ports.leases.claim(message.key, message.step_id, message.attempt, owner, started_at + LEASE_DURATION)
+    load = ports.store.load(message.key)
+    holds, loaded = (await claim, await load) if ports.in_process else await asyncio.gather(claim, load)
     head = loaded.head
     if head.turn is None or not _is_expected(head, message):
         await resend_unclaimed(ports, message.key, head)
@@ -140,11 +155,14 @@ async def claimed(
         started_at=started_at,
         deadline=min(limit, deadline) if deadline else limit,
     )
-    watcher = asyncio.create_task(attempt.watch(watch_seconds))
+    aside = [asyncio.create_task(attempt.watch(watch_seconds))]
+    if not ports.in_process:  # while the work waits for somebody else, entries leave the tail
+        aside.append(asyncio.create_task(ports.store.settle(message.key)))
     try:
         yield attempt
     finally:
-        watcher.cancel()
+        for task in aside:
+            task.cancel()
 
 
 def _is_expected(head: Head, message: StepMessage) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import datetime
 from typing import Any
 
@@ -32,13 +31,8 @@ async def call_tool(deps: StepDeps, message: StepMessage, *, deadline: datetime 
         if attempt is None:
             return
         call = attempt.turn.call(message.step_id)
-        if call is None:
-            return
-        settling = asyncio.create_task(attempt.ports.store.settle(attempt.key))
-        try:
-            await _run(deps, attempt, call)
-        finally:
-            settling.cancel()
+        assert call is not None, "HEAD expects this step"
+        await _run(deps, attempt, call)
 
 
 call_single_attempt_tool = call_tool

@@ -118,6 +118,10 @@ async def send_effects(ports: Ports, key: SessionKey, old: Head, new: Head) -> N
     sends += [ports.timers.set(key, timer) for timer in now if timer not in was]
     sends += [ports.timers.cancel(key, timer) for timer in was if timer not in now]
     sends.append(ports.live.changed(key, new))
+    if ports.in_process:
+        for send in sends:
+            await send
+        return
     for outcome in await asyncio.gather(*sends, return_exceptions=True):
         if isinstance(outcome, TransientError):
             logger.warning("an effect could not be sent; the sweep will", extra={"session_id": key.session_id})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -77,11 +76,7 @@ class _ModelCall:
             )
             await self._finish(ending="failed", error_code="internal", error_message=message)
             return
-        settling = asyncio.create_task(attempt.ports.store.settle(attempt.key))
-        try:
-            await self._run(agent)
-        finally:
-            settling.cancel()
+        await self._run(agent)
 
     async def _run(self, agent: AgentDefinition) -> None:
         attempt = self.attempt
