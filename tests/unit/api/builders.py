@@ -15,6 +15,7 @@ from perdure.agents.tools import function_tool
 from perdure.api import ApiRequest, ApiResponse, TicketIssuer, handle
 from perdure.core.entries import Actor
 from perdure.embedded.runtime import EmbeddedRuntime
+from perdure.embedded.server import create_app, serve
 from perdure.errors import StoreUnavailableError
 from perdure.models.base import ModelRequest
 from perdure.models.scripted import Reply, ScriptedModel, call, tool_results, user_texts
@@ -126,6 +127,20 @@ async def a_runtime(folder: Path, desk: Desk | None = None) -> AsyncIterator[Emb
             served.gate.set()
 
 
+@asynccontextmanager
+async def a_server(service: Any, host: str = "127.0.0.1") -> AsyncIterator[str]:
+    """Serve the API on a free port; gives its address."""
+    ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    stop = asyncio.Event()
+    serving = asyncio.create_task(serve(create_app(service, host=host), host, 0, announce=ready.set_result, stop=stop))
+    await asyncio.wait({ready, serving}, return_when=asyncio.FIRST_COMPLETED)
+    try:
+        yield ready.result().removeprefix("ready ")
+    finally:
+        stop.set()
+        await serving
+
+
 class Unreachable:
     """A service whose store gives no answer."""
 
@@ -136,4 +151,4 @@ class Unreachable:
         return fail
 
 
-__all__ = ["JSON", "Api", "Desk", "Service", "Unreachable", "a_caller", "a_runtime", "code", "read"]
+__all__ = ["JSON", "Api", "Desk", "Service", "Unreachable", "a_caller", "a_runtime", "a_server", "code", "read"]

@@ -10,7 +10,7 @@ import contextlib
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 
 import uvicorn
 from starlette.applications import Starlette
@@ -51,9 +51,14 @@ def create_app(service: Service, *, host: str = "127.0.0.1", tickets: TicketIssu
 
 
 async def serve(
-    app: Starlette, host: str = "127.0.0.1", port: int = 8787, *, announce: Callable[[str], None] | None = None
+    app: Starlette,
+    host: str = "127.0.0.1",
+    port: int = 8787,
+    *,
+    announce: Callable[[str], None] | None = None,
+    stop: asyncio.Event | None = None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT, then let running answers end and return.
+    """Serve until SIGTERM, SIGINT or `stop`, then let running answers end and return. An app is served once.
 
     Event streams and long polls end at once; their clients come back with their cursor.
 
@@ -78,7 +83,9 @@ async def serve(
     shown = f"[{host}]" if ":" in host else host
     ready = f"ready http://{shown}:{listener.getsockname()[1]}"
     with listener:
-        await _Server(config, app.state.closing, lambda: (announce or _print)(ready)).serve([listener])
+        server = _Server(config, app.state.closing, lambda: (announce or _print)(ready))
+        async with _stopped_by(stop, server):
+            await server.serve([listener])
 
 
 class _Endpoint:
@@ -177,13 +184,29 @@ class _Server(uvicorn.Server):
                 loop.remove_signal_handler(number)
 
 
+@contextlib.asynccontextmanager
+async def _stopped_by(stop: asyncio.Event | None, server: _Server) -> AsyncIterator[None]:
+    async def watch() -> None:
+        if stop is not None:
+            await stop.wait()
+            server.should_exit = True
+
+    watching = asyncio.create_task(watch())
+    try:
+        yield
+    finally:
+        watching.cancel()
+
+
 def _listen(host: str, port: int) -> socket.socket:
+    if not 0 <= port <= 65_535:  # the system would take the rest of a division
+        raise ConfigurationError(f"{host!r} port {port} is no address to listen at: ports go from 0 to 65535")
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         listener = socket.socket(family, kind, protocol)
-    except (OSError, OverflowError, UnicodeError) as error:
+    except (OSError, UnicodeError) as error:
         raise ConfigurationError(f"{host!r} port {port} is no address to listen at: {error}") from error
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
