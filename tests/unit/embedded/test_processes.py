@@ -113,5 +113,7 @@ def test_a_disk_that_fails_for_a_while_costs_no_acknowledged_commit(tmp_path: Pa
     words = [line[0] for line in lines]
     assert words[-1] == "done"
     assert ["refused", "StoreUnavailableError"] in lines
+    refusal, room = words.index("refused"), words.index("room")
+    assert "acknowledged" in words[refusal:room]  # in a new log, which has not reached the limit yet
     assert "acknowledged" in words[words.index("room") :]
     asyncio.run(check(file, lines))

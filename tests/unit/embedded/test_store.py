@@ -95,6 +95,20 @@ async def test_what_is_warm_is_what_is_stored(store: SqliteSessionStore) -> None
     assert cold_loaded == warm_loaded
 
 
+async def test_a_receipt_of_an_earlier_process_is_found_while_the_session_gets_warm(store: SqliteSessionStore) -> None:
+    await send(store, idempotency_key="k")
+    await a_session_with(store, 2)
+    store.forget()
+
+    for _ in range(2):
+        assert (await store.load(A_SESSION, [a_claim("k").key_hash])).receipts
+        await store.read(A_SESSION, limit=2, newest=True)
+        assert (await store.load(A_SESSION, [a_claim("k").key_hash])).receipts
+        await send(store)
+    await store.read(A_SESSION)
+    assert (await store.load(A_SESSION, [a_claim("k").key_hash])).receipts
+
+
 @pytest.mark.parametrize("warm_bytes", [0, 1, 3_000, 12_000, 40_000, 1_000_000])
 async def test_with_little_room_sessions_read_the_same(database: Database, warm_bytes: int) -> None:
     store = SqliteSessionStore(database, warm_bytes=warm_bytes)
