@@ -241,6 +241,17 @@ def test_a_failed_turn_keeps_its_users_message_and_names_the_reason() -> None:
     assert [m["role"] for m in play.public_messages()] == ["user"]
 
 
+def test_a_reason_as_long_as_a_page_does_not_fill_head() -> None:
+    # STORE-03
+    play = a_session()
+
+    play.model_ends("failed", error_code="provider", error_message="x" * 100_000)
+
+    assert play.head.last_turn_error is not None
+    assert play.head.last_turn_error.message == "x" * 999 + "…"
+    assert play.last.events[-1].payload["error"]["message"] == "x" * 999 + "…"
+
+
 def test_the_reason_of_a_failed_turn_goes_when_the_next_one_starts() -> None:
     # SESS-09
     play = a_session()

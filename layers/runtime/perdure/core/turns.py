@@ -7,7 +7,7 @@ from dataclasses import replace
 from perdure.core import texts
 from perdure.core.decision import Draft
 from perdure.core.head import Call, ClosedTurn, ModelStep, Turn, TurnError
-from perdure.core.limits import MAX_PARALLEL_WRITES, PREVIEW_CHARACTERS
+from perdure.core.limits import MAX_ERROR_CHARACTERS, MAX_PARALLEL_WRITES, PREVIEW_CHARACTERS
 
 
 def open_turn(draft: Draft, message_id: str, input_version: int) -> None:
@@ -101,6 +101,8 @@ def complete_turn(draft: Draft, *, answer: str, reason: str | None = None) -> No
 
 def fail_turn(draft: Draft, code: str, message: str) -> None:
     """End the turn without an answer; the reason stays visible until the next turn starts."""
+    if len(message) > MAX_ERROR_CHARACTERS:
+        message = message[: MAX_ERROR_CHARACTERS - 1] + "…"
     draft.event("turn_failed", {"error": {"code": code, "message": message}, "message_count": _message_count(draft)})
     draft.head = replace(draft.head, last_turn_error=TurnError(code=code, message=message))
     _close(draft, "failed")
