@@ -115,7 +115,8 @@ def test_every_provider_call_has_its_row_and_its_event() -> None:
     assert play.last.usage == (NO_USAGE, FULL)
     assert first.payload["recorded"] == call_figures(NO_USAGE)
     assert second.payload["recorded"] == call_figures(FULL)
-    assert second.payload["session"] == total_figures(play.head.usage)
+    assert first.payload["session"] == totals_of(NO_USAGE)
+    assert second.payload["session"] == totals_of(NO_USAGE, FULL) == total_figures(play.head.usage)
     assert play.head.usage.model_calls == 2
 
 

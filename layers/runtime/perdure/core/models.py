@@ -75,8 +75,8 @@ def _record_step(draft: Draft, command: ModelFinished) -> None:
 
 
 def _record_usage(draft: Draft, command: ModelFinished) -> None:
-    draft.usage(command.usage)
     for row in command.usage:
+        draft.usage((row,))
         draft.event(
             "usage_recorded",
             {"recorded": call_figures(row), "session": total_figures(draft.head.usage)},
