@@ -1,0 +1,72 @@
+"""Settings come from the environment, and what is missing is named; agents come from a module that is named there."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from perdure.agents.definition import AgentDefinition
+from perdure.aws.bootstrap import Runtime, load_agents
+from perdure.aws.settings import Settings
+from perdure.errors import ConfigurationError
+from perdure.models.scripted import ScriptedModel
+from perdure.testing.moto import AwsInProcess
+
+AN_AGENT = AgentDefinition(name="support", model=ScriptedModel(lambda request: "hello"))
+REQUIRED = [name for name, field in Settings.model_fields.items() if field.is_required()]
+TWO_AGENTS = [AN_AGENT, AgentDefinition(name="sales", model=AN_AGENT.model)]
+
+
+@pytest.fixture
+def environment(aws: AwsInProcess) -> dict[str, str]:
+    return aws.environment(f"{__name__}:AN_AGENT")
+
+
+def test_every_setting_is_read_from_the_variable_of_its_name(environment: dict[str, str]) -> None:
+    settings = Settings.from_environment(environment | {"OTHER": "ignored"})
+
+    read = {name.upper(): value for name, value in settings.model_dump().items()}
+    assert {name: read[name] for name in environment} == environment
+    assert set(environment) == {name.upper() for name in REQUIRED}
+
+
+@pytest.mark.parametrize("name", [name.upper() for name in REQUIRED])
+@pytest.mark.parametrize("value", [None, ""])
+def test_a_missing_or_empty_variable_is_named(environment: dict[str, str], name: str, value: str | None) -> None:
+    given = {other: text for other, text in environment.items() if other != name}
+    if value is not None:
+        given[name] = value
+
+    with pytest.raises(ConfigurationError, match=f"missing or wrong: {name};"):
+        Settings.from_environment(given)
+
+
+@pytest.mark.parametrize("agents", ["agents", "agents:", ":agents", "a b:c"])
+def test_agents_are_named_by_module_and_attribute(environment: dict[str, str], agents: str) -> None:
+    with pytest.raises(ConfigurationError, match="PERDURE_AGENTS"):
+        Settings.from_environment(environment | {"PERDURE_AGENTS": agents})
+
+
+def test_agents_are_loaded_from_their_module_when_a_step_wants_them(
+    aws: AwsInProcess, environment: dict[str, str]
+) -> None:
+    settings = Settings.from_environment(environment)
+
+    assert Runtime(settings, clients=aws.clients).deps.agents.default is AN_AGENT
+    assert [agent.name for agent in load_agents(f"{__name__}:TWO_AGENTS")] == ["support", "sales"]
+
+
+@pytest.mark.parametrize("name", ["no_such_module:agents", f"{__name__}:no_such_agents"])
+def test_agents_that_are_not_there_are_a_configuration_error(name: str) -> None:
+    with pytest.raises(ConfigurationError, match="can't be loaded"):
+        load_agents(name)
+
+
+def test_a_container_starts_without_loading_agents_or_boto3() -> None:
+    script = "import sys, perdure.aws.handlers, perdure.aws.bootstrap; print('boto3' in sys.modules)"
+
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+
+    assert done.stdout.split() == ["False"]
