@@ -268,7 +268,9 @@ def _open_reader(file: Path) -> sqlite3.Connection:
 def _prepare(connection: sqlite3.Connection, name: str) -> None:
     """Check a database before anything is changed, then make it ready to be written."""
     is_ours = _is_ours(connection, name)
-    connection.execute("PRAGMA journal_mode = WAL")
+    (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+    if mode not in ("wal", "memory"):  # no shared memory there, as on some network file systems
+        raise DatabaseUnusableError(f"{name} is where SQLite can't keep its log: use a file on a local disk")
     connection.execute("PRAGMA synchronous = FULL")
     if is_ours:
         connection.execute("BEGIN IMMEDIATE")  # fails on what can't be written

@@ -110,10 +110,11 @@ class SqliteSessionStore:
         if view is None and not self._database.read_only:
             await self._load_head(key)
             view = self._warm.view(key)
-        if view is None or (view.head.deleted_before or 0) > (first or 1):
+        if view is None:
             return await self._database.read(partial(queries.log, key, wanted))
-
         low, high = wanted.cut_at(view.head.version)
+        if low < (view.head.deleted_before or 0):  # which of those are left, only the disk knows
+            return await self._database.read(partial(queries.log, key, wanted))
         if low > high or low >= view.first:
             return LogSlice(head=view.head, entries=tuple(view.between(low, high)))
         older, sizes = await self._database.read(partial(queries.entries, key, low, min(high, view.first - 1)))
