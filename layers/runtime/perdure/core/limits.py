@@ -44,7 +44,7 @@ TOOL_RETRY_DELAYS = (timedelta(seconds=1), timedelta(seconds=2))
 """Waits before attempts 2 and 3 of a tool that raised something unexpected (surface §4.3)."""
 
 MAX_ERROR_CHARACTERS = 1000
-"""Length of the reason of a failed turn, in characters. Our own choice; HEAD holds it, and a provider may send a page."""
+"""Length of a failed turn's reason, in characters. HEAD holds it, and a provider may send a page. Our own choice."""
 
 PREVIEW_CHARACTERS = 120
 """Length of the preview in the session list, in characters."""
