@@ -174,3 +174,12 @@ def test_an_attempt_of_a_turn_that_is_over_can_not_be_lost() -> None:
     play.model_answers()
 
     assert play.loses(step, attempt=1).entry is None
+
+
+def test_a_lost_attempt_of_a_call_that_was_reported_before_changes_nothing() -> None:
+    # F103
+    play, (call,) = asked_for(a_read())
+    play.loses(call)
+
+    assert play.loses(call, attempt=1).entry is None
+    assert play.call(call).attempt == 2
