@@ -302,10 +302,17 @@ async def test_calls_one_after_another_share_a_connection(client: Build) -> None
         assert provider.connections == 1
 
 
-async def test_many_calls_at_once_do_not_wait_for_each_other(client: Build) -> None:
-    async with FaultProvider(lambda body: answer(body["messages"][0]["content"])) as provider:
+async def test_a_hundred_calls_and_more_do_not_wait_for_each_other(client: Build) -> None:
+    together = 120  # more than the pool of httpx holds by default
+
+    def script(body: dict):
+        if len(provider.requests) == together:
+            provider.release()
+        return answer(body["messages"][0]["content"]).paused()
+
+    async with FaultProvider(script) as provider:
         model = client(provider)
 
-        answers = await asyncio.gather(*(respond(model, a_request(text=f"n{number}")) for number in range(150)))
+        answers = await asyncio.gather(*(respond(model, a_request(text=f"n{number}")) for number in range(together)))
 
-        assert [response.text for response in answers] == [f"n{number}" for number in range(150)]
+        assert [response.text for response in answers] == [f"n{number}" for number in range(together)]

@@ -5,11 +5,14 @@ import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from datetime import UTC, datetime
+from typing import Any
 
 import httpx
+import pytest
 
 from perdure.core.history import CallItem, ModelItem, ToolResultItem, UserItem
-from perdure.models import ModelRequest, ModelResponse, OpenAIChatModel, StreamItem, ToolDefinition
+from perdure.errors import ModelCallError
+from perdure.models import ModelRequest, ModelResponse, OpenAIChatModel, ToolDefinition
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 BASE_URL = "http://provider.test/v1"
@@ -70,17 +73,23 @@ def a_model(answer: "bytes | httpx.Response | Callable", **fields) -> OpenAIChat
             return httpx.Response(200, headers={"content-type": "text/event-stream"}, content=answer)
         return answer
 
-    given = {"base_url": BASE_URL, "clock": StoppedClock(), "transport": httpx.MockTransport(handler)}
+    given: dict[str, Any] = {"base_url": BASE_URL, "clock": StoppedClock(), "transport": httpx.MockTransport(handler)}
     return OpenAIChatModel("stub-1", **(given | fields))
 
 
-async def collect(model, request=None) -> list[StreamItem]:
+async def collect(model, request=None) -> list[Any]:
     async with aclosing(model.stream(request or a_request())) as stream:
         return [item async for item in stream]
 
 
 async def respond(model, request=None) -> ModelResponse:
     return (await collect(model, request))[-1]
+
+
+async def failure_of(model, request=None) -> ModelCallError:
+    with pytest.raises(ModelCallError) as caught:
+        await collect(model, request)
+    return caught.value
 
 
 class Body(httpx.AsyncByteStream):

@@ -48,6 +48,7 @@ def test_fragments_are_joined_by_index_also_when_they_alternate() -> None:
         pytest.param(
             [fragment("{}", index=0, id="a", name="f"), fragment("{}", index=0, id="a", name="f")], id="all same"
         ),
+        pytest.param([[fragment("", index=0, name="f"), fragment("", index=0, name="f")]], id="index 0, one chunk"),
     ],
 )
 def test_two_calls_are_never_made_into_one(chunks: list) -> None:

@@ -1,5 +1,6 @@
 """The provider that fails on demand: what it refuses, what it says by itself, and that it runs as a program."""
 
+import asyncio
 import json
 import os
 import signal
@@ -14,7 +15,7 @@ from perdure.models import OpenAIChatModel
 from perdure.testing.conversation import converse
 from perdure.testing.provider_rules import violations
 from perdure.testing.providers import FaultProvider, answer
-from tests.unit.models.builders import a_request, respond
+from tests.unit.models.builders import a_request, failure_of, respond
 
 REFUND = {
     "type": "object",
@@ -150,7 +151,7 @@ def test_behind_results_the_stub_tells_them() -> None:
 
 
 @pytest.mark.processes
-async def test_the_program_serves_another_process_and_records_what_it_was_asked(tmp_path: Path) -> None:
+def test_the_program_serves_another_process_and_records_what_it_was_asked(tmp_path: Path) -> None:
     record = tmp_path / "requests.jsonl"
     command = [sys.executable, "-m", "perdure.testing.providers", "--record", str(record), "--cut-every", "2"]
     program = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1"})
@@ -159,14 +160,13 @@ async def test_the_program_serves_another_process_and_records_what_it_was_asked(
         ready, base_url = program.stdout.readline().split()
         model = OpenAIChatModel("m", base_url=base_url)
 
-        response = await respond(model)
-        with pytest.raises(Exception, match="neither a finish reason nor"):
-            await respond(model)
-        await model.aclose()
+        response = asyncio.run(respond(model))
+        error = asyncio.run(failure_of(model))
     finally:
         program.send_signal(signal.SIGINT)
         program.wait(10)
 
     assert (ready, response.text) == ("ready", "You said: hello")
+    assert error.kind == "malformed"
     assert len(record.read_text().splitlines()) == 2
     assert program.returncode == 0

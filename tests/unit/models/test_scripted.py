@@ -1,6 +1,7 @@
 """The scripted model."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ from tests.unit.models.builders import StoppedClock, a_call, a_request, a_result
 
 
 async def test_text_is_streamed_in_pieces_and_once_more_as_the_response() -> None:
-    model = ScriptedModel(lambda request: f"You said {request.messages[0].text}", chunk=8)
+    model = ScriptedModel(lambda request: f"You said {user_texts(request)[0]}", chunk=8)
 
     assert await collect(model) == [TextDelta("You said"), TextDelta(" hello"), ModelResponse(text="You said hello")]
 
@@ -74,7 +75,7 @@ async def test_the_latest_hundred_requests_are_kept() -> None:
     for number in range(101):
         await respond(model, a_request(text=str(number)))
 
-    assert [request.messages[0].text for request in model.requests] == [str(n) for n in range(1, 101)]
+    assert [user_texts(request)[0] for request in model.requests] == [str(n) for n in range(1, 101)]
 
 
 async def test_text_that_is_no_unicode_is_mended() -> None:
@@ -82,7 +83,7 @@ async def test_text_that_is_no_unicode_is_mended() -> None:
 
 
 @pytest.mark.parametrize("bad", [None, 7])
-async def test_a_script_that_returns_something_else_is_told_so(bad: object) -> None:
+async def test_a_script_that_returns_something_else_is_told_so(bad: Any) -> None:
     with pytest.raises(TypeError, match="a script returns"):
         await collect(ScriptedModel(lambda request: bad))
 
