@@ -6,7 +6,8 @@ A caller sees the sessions of their tenant that they own; any other id reads as 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from perdure.core.commands import Command, ReceiptClaim, ResolveInterrupt, SendInput, StopTurn
@@ -36,10 +37,11 @@ MAX_METADATA_BYTES = 16 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who calls: a tenant and a verified subject."""
+    """Who calls: a tenant and a verified subject. `until`: when the token that says so ends; None: nobody said."""
 
     tenant: str
     actor: Actor
+    until: datetime | None = field(default=None, compare=False)
 
 
 LOCAL_CALLER = Caller(tenant="local", actor=Actor(issuer="local", subject="local"))

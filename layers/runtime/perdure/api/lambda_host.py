@@ -10,6 +10,7 @@ import asyncio
 import base64
 import binascii
 from collections.abc import Callable, Coroutine, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
@@ -105,7 +106,16 @@ def caller_of(event: JsonObject, tenant_claim: str) -> Caller | None:
     return Caller(
         tenant=_claim(claims, tenant_claim),
         actor=Actor(issuer=_claim(claims, "iss"), subject=_claim(claims, "sub")),
+        until=_end_of(claims),
     )
+
+
+def _end_of(claims: Mapping[str, Any]) -> datetime | None:
+    """Return when the token ends. The gateway has checked it, and hands numbers over as text."""
+    try:
+        return datetime.fromtimestamp(float(claims["exp"]), UTC)
+    except (KeyError, TypeError, ValueError, OverflowError, OSError):
+        return None
 
 
 def _claim(claims: Mapping[str, Any], name: str) -> str:

@@ -140,7 +140,7 @@ def ticket_issuer(runtime: Callable[[], Runtime]) -> TicketIssuer:
     async def issue(caller: Caller) -> JsonObject:
         container = runtime()
         ends_at = container.clock.now() + TICKET_LIFETIME
-        holder = TicketHolder(tenant=caller.tenant, actor=caller.actor)
+        holder = TicketHolder(tenant=caller.tenant, actor=caller.actor, until=caller.until)
         return {"ticket": await container.tickets.issue(holder), "expires_at": format_time(ends_at)}
 
     return issue

@@ -1,0 +1,186 @@
+"""API Gateway in one process: HTTP requests with verified claims, WebSocket connections with tickets and frames."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+from perdure.aws.clients import Clients
+from perdure.testing.virtual_time import LoopClock
+
+if TYPE_CHECKING:
+    from perdure.testing.lambda_harness import Invocation
+
+JsonObject = dict[str, Any]
+
+ISSUER = "https://issuer.example.com/"
+METHOD_ARN = "arn:aws:execute-api:us-east-1:123456789012:fghij67890/live/$connect"
+MAX_FRAME_BYTES = 128 * 1024
+"""Largest payload of `PostToConnection`, in bytes (model)."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What an HTTP client gets."""
+
+    status: int
+    body: Any
+
+
+@dataclass
+class Connection:
+    """One open WebSocket: `frames` is what it was sent, answers included."""
+
+    connection_id: str
+    authorizer: JsonObject
+    frames: list[JsonObject] = field(default_factory=list)
+    gone: bool = False
+
+
+class Gateway:
+    """Both APIs of a deployment.
+
+    Attributes:
+        during_post: Called before a frame is posted; a test may let something happen right then.
+    """
+
+    def __init__(self, invoke: Callable[[str, JsonObject], Invocation], clients: Clients, clock: LoopClock) -> None:
+        self._invoke = invoke
+        self._clock = clock
+        self.connections: dict[str, Connection] = {}
+        self.posts_to_gone = 0
+        self.during_post: Callable[[str], None] = lambda _connection_id: None
+        clients.connections.meta.events.register("before-call.apigatewaymanagementapi.PostToConnection", self._post)
+
+    # --- HTTP ----------------------------------------------------------------------------------------------------
+
+    def http(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        tenant: str = "acme",
+        subject: str = "ann",
+        key: str | None = None,
+        query: dict[str, Any] | None = None,
+        token_seconds: int = 3600,
+    ) -> Reply:
+        """Send a request with a token that the JWT authorizer has verified."""
+        now = int(self._clock.now().timestamp())
+        claims = {
+            "iss": ISSUER,
+            "sub": subject,
+            "tenant": tenant,
+            "aud": "perdure",
+            "iat": str(now),
+            "exp": str(now + token_seconds),
+        }
+        headers = {"authorization": "Bearer a.b.c", "host": "abcde12345.execute-api.us-east-1.amazonaws.com"}
+        if body is not None:
+            headers["content-type"] = "application/json"
+        if key is not None:
+            headers["idempotency-key"] = key
+        event: JsonObject = {
+            "version": "2.0",
+            "routeKey": "ANY /v1/{proxy+}",
+            "rawPath": path,
+            "rawQueryString": urlencode(query or {}),
+            "headers": headers,
+            "requestContext": {
+                "apiId": "abcde12345",
+                "authorizer": {"jwt": {"claims": claims, "scopes": None}},
+                "domainName": headers["host"],
+                "http": {"method": method, "path": path, "protocol": "HTTP/1.1", "sourceIp": "203.0.113.7"},
+                "requestId": "JKJaXmPLvHcESHA=",
+                "routeKey": "ANY /v1/{proxy+}",
+                "stage": "$default",
+                "time": self._clock.now().strftime("%d/%b/%Y:%H:%M:%S +0000"),
+                "timeEpoch": now * 1000,
+            },
+            "isBase64Encoded": False,
+        }
+        if query:
+            event["queryStringParameters"] = {name: str(value) for name, value in query.items()}
+        if body is not None:
+            event["body"] = json.dumps(body)
+        done = self._invoke("api", event)
+        if done.answer is None:
+            return Reply(500, {"message": "Internal Server Error"})
+        return Reply(done.answer["statusCode"], json.loads(done.answer["body"]))
+
+    # --- WebSocket -----------------------------------------------------------------------------------------------
+
+    def connect(self, ticket: str | None) -> Connection | None:
+        """Open a connection. None: the authorizer refused it (403), or there was no ticket to look at (401)."""
+        if not ticket:
+            return None
+        connection_id = f"connection{len(self.connections) + 1}="
+        query = {"queryStringParameters": {"ticket": ticket}, "multiValueQueryStringParameters": {"ticket": [ticket]}}
+        request: JsonObject = {
+            **query,
+            "headers": {},
+            "requestContext": self._context(connection_id, "$connect", "CONNECT"),
+        }
+        verdict = self._invoke("authorize", {**request, "type": "REQUEST", "methodArn": METHOD_ARN}).answer
+        if verdict is None or verdict["policyDocument"]["Statement"][0]["Effect"] != "Allow":
+            return None
+        assert all(isinstance(value, str | int | bool) for value in verdict["context"].values())
+        connection = Connection(connection_id, {**verdict["context"], "principalId": verdict["principalId"]})
+        request["requestContext"]["authorizer"] = connection.authorizer
+        opened = self._invoke("socket", request).answer
+        if opened is None or opened["statusCode"] != 200:
+            return None
+        self.connections[connection_id] = connection
+        return connection
+
+    def send(self, connection: Connection, frame: Any) -> JsonObject:
+        """Send a frame, and return the frame that answers it. A text is sent as it is."""
+        context = self._context(connection.connection_id, "$default", "MESSAGE") | {"authorizer": connection.authorizer}
+        body = frame if isinstance(frame, str) else json.dumps(frame)
+        answer = self._invoke("socket", {"requestContext": context, "body": body, "isBase64Encoded": False}).answer
+        if answer is None:
+            return {"message": "Internal server error", "connectionId": connection.connection_id}
+        received: JsonObject = json.loads(answer["body"])
+        connection.frames.append(received)
+        return received
+
+    def disconnect(self, connection: Connection, *, noticed: bool = True) -> None:
+        """Close a connection. `noticed` False: API Gateway's word of it never comes, as may happen."""
+        connection.gone = True
+        if noticed:
+            context = self._context(connection.connection_id, "$disconnect", "DISCONNECT")
+            self._invoke("socket", {"requestContext": context | {"authorizer": connection.authorizer}})
+
+    def _context(self, connection_id: str, route: str, kind: str) -> JsonObject:
+        return {
+            "routeKey": route,
+            "eventType": kind,
+            "connectionId": connection_id,
+            "stage": "live",
+            "apiId": "fghij67890",
+            "domainName": "fghij67890.execute-api.us-east-1.amazonaws.com",
+            "requestTimeEpoch": int(self._clock.now().timestamp() * 1000),
+        }
+
+    def _post(self, params: JsonObject, **_: Any) -> Any:
+        """Stand in for the service: moto takes any connection id and forgets the frame."""
+        connection_id = params["url_path"].rsplit("/", 1)[-1].replace("%3D", "=")
+        self.during_post(connection_id)
+        connection = self.connections.get(connection_id)
+        if connection is None or connection.gone:
+            self.posts_to_gone += 1
+            return SimpleNamespace(status_code=410), _refused("GoneException", 410)
+        data: bytes = params["body"]
+        if len(data) > MAX_FRAME_BYTES:
+            return SimpleNamespace(status_code=413), _refused("PayloadTooLargeException", 413)
+        connection.frames.append(json.loads(data))
+        return SimpleNamespace(status_code=200), {"ResponseMetadata": {"HTTPStatusCode": 200}}
+
+
+def _refused(code: str, status: int) -> JsonObject:
+    return {"Error": {"Code": code, "Message": code}, "ResponseMetadata": {"HTTPStatusCode": status}}

@@ -1,0 +1,304 @@
+"""The deployment in one process: real handlers, moto's AWS, virtual time.
+
+The harness does what AWS does between functions: it hands queue messages over one at a time, hides them while they are
+worked on, shows them again when a handler failed, makes dead letters of them, fires schedules and runs the sweep
+every minute. Each invocation runs in a container of its own kind that is used again while it is warm. Nothing waits:
+see `virtual_time`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import importlib.util
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from perdure.agents.definition import AgentRegistry
+from perdure.aws import bootstrap
+from perdure.aws.bootstrap import Runtime
+from perdure.aws.settings import Settings
+from perdure.testing.gateway import Gateway
+from perdure.testing.moto import AwsInProcess
+from perdure.testing.virtual_queues import Message, Queue, VirtualQueues, VirtualSchedules
+from perdure.testing.virtual_time import LoopClock, VirtualLoop
+
+JsonObject = dict[str, Any]
+Handler = Callable[[JsonObject, Any], JsonObject]
+
+TIMEOUTS = {
+    "api": 29,
+    "socket": 10,
+    "authorize": 5,
+    "run_model": 900,
+    "call_tool": 900,
+    "call_single_attempt_tool": 900,
+    "fire_timer": 60,
+    "sweep": 55,
+    "record_dead_letter": 60,
+}
+"""Timeouts of the functions, in seconds, as in `template.yaml`; a test keeps them equal."""
+
+QUEUES = {
+    "run-model": ("run_model", 960),
+    "call-tool": ("call_tool", 960),
+    "call-single-attempt-tool": ("call_single_attempt_tool", 960),
+    "timers": ("fire_timer", 360),
+}
+"""Queues: the function that consumes each, and its visibility timeout in seconds, as in `template.yaml`."""
+
+MAX_RECEIVES = 5
+"""Receives after which a message becomes a dead letter, as in `template.yaml`."""
+
+DEAD_LETTERS_VISIBILITY = timedelta(seconds=360)
+SWEEP_EVERY = timedelta(minutes=1)
+
+
+class Crash(BaseException):
+    """The process is gone: no `except Exception` sees it, and nothing after it reaches AWS."""
+
+
+@dataclass(frozen=True)
+class Invocation:
+    """What an invocation came to: an answer, or the error that Lambda would report."""
+
+    function: str
+    event: JsonObject
+    answer: JsonObject | None = None
+    error: BaseException | None = None
+
+
+@dataclass
+class Context:
+    """The context object of one invocation, as far as handlers look at it."""
+
+    function_name: str
+    ends_at: datetime
+    clock: LoopClock
+    aws_request_id: str = "00000000-0000-4000-8000-000000000000"
+    memory_limit_in_mb: int = 1024
+    invoked_function_arn: str = "arn:aws:lambda:us-east-1:123456789012:function:perdure"
+
+    def get_remaining_time_in_millis(self) -> int:
+        return max(0, int((self.ends_at - self.clock.now()).total_seconds() * 1000))
+
+
+@dataclass
+class LambdaHarness:
+    """One deployment.
+
+    Attributes:
+        agents: What `PERDURE_AGENTS` would name.
+        functions: The repository's `functions` folder.
+        deliveries: How often each message is handed over; 2 doubles everything, as SQS may.
+        invocations: All invocations so far, the oldest first.
+        before_invocation: Called before each one; may raise `Crash` to lose the invocation as a whole.
+        threads: Where new containers make their calls; None: in the pool of `perdure.aws.clients`.
+    """
+
+    aws: AwsInProcess
+    agents: AgentRegistry
+    functions: Path
+    clock: LoopClock = field(default_factory=LoopClock)
+    deliveries: int = 1
+    invocations: list[Invocation] = field(default_factory=list)
+    before_invocation: Callable[[str, JsonObject], None] = lambda _function, _event: None
+    threads: Executor | None = None
+
+    def __post_init__(self) -> None:
+        self._settings = Settings.from_environment(self.aws.environment())
+        self._current: contextvars.ContextVar[Runtime] = contextvars.ContextVar("container")
+        self._warm: dict[str, list[Runtime]] = {}
+        self._ids = 0
+        self._handlers: dict[str, Handler] = {}
+        self.queues = VirtualQueues(self.aws.clients, self.clock, self._make_queues())
+        self.schedules = VirtualSchedules(self.aws.clients, self.aws.schedule_group)
+        self.gateway = Gateway(self.invoke, self.aws.clients, self.clock)
+        self._next_sweep = self.clock.now() + SWEEP_EVERY
+
+    def _make_queues(self) -> list[Queue]:
+        made = []
+        for name, (function, visibility) in QUEUES.items():
+            dead_name = f"{name}-dead-letters"
+            dead_url = self.aws.clients.sqs.create_queue(QueueName=dead_name)["QueueUrl"]
+            made.append(
+                Queue(
+                    name=name,
+                    url=self.aws.queue_urls[name],
+                    arn=self.aws.queue_arns[name],
+                    function=function,
+                    visibility=timedelta(seconds=visibility),
+                    max_receives=MAX_RECEIVES,
+                    dead_letters=dead_name,
+                )
+            )
+            made.append(
+                Queue(
+                    name=dead_name,
+                    url=dead_url,
+                    arn=f"{self.aws.queue_arns[name]}-dead-letters",
+                    function="record_dead_letter",
+                    visibility=DEAD_LETTERS_VISIBILITY,
+                )
+            )
+        return made
+
+    # --- invocations ---------------------------------------------------------------------------------------------
+
+    def invoke(self, function: str, event: JsonObject) -> Invocation:
+        """Run one function once, and take over what it sent."""
+        try:
+            self.before_invocation(function, event)
+            with self._container(function) as container:
+                context = Context(function, self.clock.now() + timedelta(seconds=TIMEOUTS[function]), self.clock)
+                token = self._current.set(container)
+                try:
+                    answer = self._handler(function)(event, context)
+                finally:
+                    self._current.reset(token)
+            done = Invocation(function, event, answer=answer)
+        except (Exception, Crash) as error:  # noqa: BLE001 - Lambda reports whatever it is
+            done = Invocation(function, event, error=error)
+        self.invocations.append(done)
+        self.queues.collect()
+        return done
+
+    @contextlib.contextmanager
+    def _container(self, function: str) -> Iterator[Runtime]:
+        """Lend a warm container, or a new one. One in which something was raised is not used again."""
+        warm = self._warm.setdefault(function, [])
+        container = warm.pop() if warm else self._new_container()
+        try:
+            yield container
+        except BaseException:
+            _abandon(container)
+            raise
+        warm.append(container)
+
+    def _new_container(self) -> Runtime:
+        container = Runtime(
+            self._settings, clients=self.aws.clients, clock=self.clock, new_id=self._new_id, agents=self.agents
+        )
+        container.__dict__["loop"] = VirtualLoop(self.clock, self.threads)
+        return container
+
+    def _new_id(self) -> str:
+        self._ids += 1
+        return f"id{self._ids:08d}"
+
+    def cold_start(self) -> None:
+        """Throw all warm containers away, as a deployment does."""
+        for containers in self._warm.values():
+            while containers:
+                _abandon(containers.pop())
+
+    def _handler(self, function: str) -> Handler:
+        if function not in self._handlers:
+            self._handlers[function] = self._load(function)
+        return self._handlers[function]
+
+    def _load(self, function: str) -> Handler:
+        """Import a function's `app.py` with containers of this harness instead of the process's own."""
+        path = self.functions / function / "app.py"
+        spec = importlib.util.spec_from_file_location(f"perdure_function_{function}", path)
+        assert spec is not None, f"there is no {path}"
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        own = bootstrap.runtime
+        bootstrap.runtime = self._current.get  # type: ignore[assignment]
+        try:
+            spec.loader.exec_module(module)
+        finally:
+            bootstrap.runtime = own
+        handler: Handler = module.handler
+        return handler
+
+    # --- time ----------------------------------------------------------------------------------------------------
+
+    def settle(self, within: timedelta = timedelta(minutes=30)) -> None:
+        """Let everything happen that happens by itself within a time. The clock stops at the last of it."""
+        limit = self.clock.now() + within
+        while (moment := self._next_moment()) is not None and moment <= limit:
+            self.clock.advance_to(moment)
+            self._do_next()
+
+    def advance(self, by: timedelta) -> None:
+        """Move the clock on, letting everything happen on the way."""
+        ends_at = self.clock.now() + by
+        self.settle(by)
+        self.clock.advance_to(ends_at)
+
+    def deliver_one(self) -> Invocation | None:
+        """Hand over the message that is visible first, moving the clock to it. None: there is no message."""
+        message = self.queues.next_message()
+        if message is None:
+            return None
+        self.clock.advance_to(message.visible_at)
+        return self._deliver(message)
+
+    def _next_moment(self) -> datetime | None:
+        message = self.queues.next_message()
+        if message is not None and message.visible_at <= self.clock.now():
+            return self.clock.now()
+        schedules = self.schedules.pending()
+        moments = [message.visible_at] if message else []
+        moments += [schedules[0][0]] if schedules else []
+        due_at = self._first_due()
+        if due_at is not None:
+            moments.append(max(due_at, self._next_sweep))
+        return min(moments, default=None)
+
+    def _do_next(self) -> None:
+        now = self.clock.now()
+        message = self.queues.next_message()
+        if message is not None and message.visible_at <= now:
+            self._deliver(message)
+            return
+        schedules = self.schedules.pending()
+        if schedules and schedules[0][0] <= now:
+            self.schedules.fire(schedules[0][1], self.queues)
+            return
+        self.sweep()
+
+    def sweep(self) -> Invocation:
+        """Run the sweep, as its rule does every minute. One that nothing is due for may be left out."""
+        self._next_sweep = self.clock.now() + SWEEP_EVERY
+        return self.invoke("sweep", {"source": "aws.events", "detail-type": "Scheduled Event", "detail": {}})
+
+    def _deliver(self, message: Message) -> Invocation | None:
+        if not self.queues.receive(message):
+            return None
+        function = self.queues.queues[message.queue].function
+        event = self.queues.event(message)
+        for _ in range(self.deliveries):
+            done = self.invoke(function, event)
+        failed = (done.answer or {}).get("batchItemFailures", [])
+        if done.error is None and not failed:
+            self.queues.delete(message)
+        return done
+
+    def _first_due(self) -> datetime | None:
+        """Return when the first session is due for the sweep, as the table says."""
+        rows = self.aws.clients.dynamodb.scan(
+            TableName=self._settings.table_name, FilterExpression="attribute_exists(due_at)"
+        )["Items"]
+        millis = min((int(row["due_at"]["N"]) for row in rows), default=None)
+        return datetime.fromtimestamp(millis / 1000, tz=self.clock.now().tzinfo) if millis is not None else None
+
+
+def _abandon(container: Runtime) -> None:
+    """Throw a container away: its tasks never run again."""
+    loop = container.loop
+    for task in _tasks_of(loop):
+        task._log_destroy_pending = False
+    loop.close()
+
+
+def _tasks_of(loop: Any) -> set[Any]:
+    import asyncio
+
+    return asyncio.all_tasks(loop)
