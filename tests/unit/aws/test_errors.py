@@ -15,6 +15,7 @@ from botocore.exceptions import (
     ReadTimeoutError,
 )
 
+from perdure.aws.clients import Clients
 from perdure.aws.errors import translated
 from perdure.errors import ConfigurationError, ItemTooLargeError, PermanentError, StoreUnavailableError, TransientError
 
@@ -56,3 +57,12 @@ def test_an_error_of_aws_has_one_posture(error: Any, ours: type[Exception]) -> N
     assert type(found) is ours
     assert isinstance(found, TransientError) is (ours is StoreUnavailableError)
     assert found.message.startswith("write HEAD")
+
+
+def test_a_process_without_a_region_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", "nowhere")
+
+    with pytest.raises(ConfigurationError, match="give the process a region"):
+        _ = Clients().dynamodb

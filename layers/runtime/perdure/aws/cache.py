@@ -7,8 +7,8 @@ from collections import OrderedDict
 
 from perdure.core.entries import Entry
 
-CACHE_BYTES = 64 * 1024 * 1024
-"""Encoded bytes that a container keeps (ours); decoded they take about four times that much memory."""
+CACHE_BYTES = 16 * 1024 * 1024
+"""Encoded bytes that a container keeps (ours); decoded they take several times that much memory."""
 
 
 class EntryCache:

@@ -69,6 +69,9 @@ class Clients:
 
     def _client(self, service: str, *, read_timeout: float = TIMEOUT_SECONDS, endpoint_url: str | None = None) -> Any:
         from botocore.config import Config
+        from botocore.exceptions import BotoCoreError
+
+        from perdure.aws.errors import translated
 
         config = Config(
             connect_timeout=TIMEOUT_SECONDS,
@@ -76,7 +79,10 @@ class Clients:
             retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
             max_pool_connections=THREADS,
         )
-        return self._session.client(service, config=config, endpoint_url=endpoint_url)
+        try:
+            return self._session.client(service, config=config, endpoint_url=endpoint_url)
+        except BotoCoreError as error:
+            raise translated(error, f"make a client of {service}") from error
 
 
 @cache

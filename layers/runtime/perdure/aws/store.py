@@ -63,7 +63,7 @@ class DynamoDBSessionStore:
             receipt.key_hash: receipt
             for stored in record.tail
             for receipt in stored.receipts
-            if receipt.key_hash in receipt_keys and stored.version > record.purged_version
+            if receipt.key_hash in receipt_keys
         }
         unknown = [name for name in dict.fromkeys(receipt_keys) if name not in receipts]
         if record.head.exists and unknown:

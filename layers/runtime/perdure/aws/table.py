@@ -74,7 +74,7 @@ class Table:
                 }
             }
             for _ in range(_BATCH_ROUNDS):
-                answer = await self._call("batch_get_item", "read items", RequestItems=wanted, TableName=None)
+                answer = await self._call("batch_get_item", "read items", of_table=False, RequestItems=wanted)
                 items += answer.get("Responses", {}).get(self.name, [])
                 wanted = answer.get("UnprocessedKeys")
                 if not wanted:
@@ -183,14 +183,12 @@ class Table:
                 return items
             parameters["ExclusiveStartKey"] = last
 
-    async def _call(self, method: str, doing: str, **parameters: Any) -> Any:
+    async def _call(self, method: str, doing: str, *, of_table: bool = True, **parameters: Any) -> Any:
         from botocore.exceptions import BotoCoreError, ClientError
 
         from perdure.aws.errors import CONDITION_FAILED, code_of, translated
 
-        if "TableName" in parameters:
-            del parameters["TableName"]
-        else:
+        if of_table:
             parameters["TableName"] = self.name
         try:
             return await in_thread(getattr(self.client, method), **parameters)
