@@ -64,6 +64,7 @@ test("a decision on one of two calls leaves the other one open, and never comes 
   const [first, second] = cards(state);
   assert.equal(first.approval, null);
   assert.equal(first.status, "approved");
+  assert.deepEqual(steps(state).slice(-2).map((step) => step.status), ["approved", "awaiting_approval"]);
   assert.notEqual(second.approval, null);
   assert.deepEqual(view(state).waiting.map((item) => item.id), ["call-2-1"]);
 });
@@ -252,6 +253,14 @@ test("turns are listed newest first, with how they ended", () => {
   ]);
 
   assert.deepEqual(view(state).timeline.map(({ key, status }) => [key, status]), [["turn-2", "failed"], ["turn-1", "completed"]]);
+});
+
+test("a long session's timeline holds its newest turns, and says how many there are before them", () => {
+  const turns = Array.from({ length: 60 }, (_, n) => anEvent("turn_started", { sequence: n + 1, turn: `turn-${n + 1}` }));
+
+  const { timeline, olderTurns } = view(after(turns));
+
+  assert.deepEqual([timeline.length, timeline[0].key, olderTurns], [50, "turn-60", 10]);
 });
 
 test("a scheduled retry is told until the provider answers again", () => {

@@ -26,7 +26,7 @@ DESKTOP: ViewportSize = {"width": 1360, "height": 860}
 RECORDER = """
 window.moments = [];
 new MutationObserver(() => {
-  const shown = [...document.querySelectorAll("#transcript .message")].map((message) => message.textContent);
+  const shown = [...document.querySelectorAll("#transcript .message > .text")].map((text) => text.textContent);
   if (JSON.stringify(shown) !== JSON.stringify(window.moments.at(-1))) window.moments.push(shown);
 }).observe(document, { subtree: true, childList: true, characterData: true });
 """
@@ -37,7 +37,7 @@ def browser() -> Iterator[Browser]:
     """One Chromium for all tests, with a profile of its own that is thrown away."""
     chromium = shutil.which("chromium")
     assert chromium, "the browser tests need Debian's `chromium` on PATH"
-    expect.set_options(timeout=15_000)
+    expect.set_options(timeout=30_000)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS)
         yield browser
@@ -45,9 +45,9 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[DevServer]:
-    """A running `perdure dev`."""
-    server = DevServer(tmp_path)
+def server(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[DevServer]:
+    """A running `perdure dev`; its parameter is how slowly the agent writes (`pace_ms`)."""
+    server = DevServer(tmp_path, pace_ms=getattr(request, "param", 50))
     server.start()
     yield server
     server.kill()

@@ -6,26 +6,26 @@ import subprocess
 import sys
 from pathlib import Path
 
-# The example agent without a key, slow enough that a kill hits the middle of an answer.
+# The example agent without a key, with a wait of so many milliseconds before each 12 characters of its text.
 AGENTS = """
 from datetime import timedelta
 
 from perdure.agents.demo_model import demo_model
 from perdure.agents.example import support_agent
 
-agent = support_agent(demo_model(timedelta(milliseconds=150)))
+agent = support_agent(demo_model(timedelta(milliseconds=PACE)))
 """
 
 
 class DevServer:
     """`perdure dev` over one file in `folder`. The first start takes a free port, later ones take the same."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, pace_ms: int) -> None:
         self._folder = folder
         self._process: subprocess.Popen[str] | None = None
         self.url = ""
         self.books = folder / "shop.jsonl"
-        (folder / "slow_support.py").write_text(AGENTS, encoding="utf-8")
+        (folder / "slow_support.py").write_text(AGENTS.replace("PACE", str(pace_ms)), encoding="utf-8")
 
     def start(self) -> None:
         """Start, and return when it listens."""

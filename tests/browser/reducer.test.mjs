@@ -79,6 +79,15 @@ test("the text of a turn's second model step is shown beside the first one's mes
   assert.deepEqual(texts(state), ["where?", "let me look", "It is here"]);
 });
 
+test("without the start of its turn, live text is shown until the turn is over", () => {
+  const asked = aMessage(7, "user", "where?");
+  const running = after([aSnapshot({ turn: "turn-1", messages: [asked] }), delta("on its way")]);
+  assert.deepEqual(texts(running), ["where?", "on its way"]);
+
+  const over = after([aSnapshot({ version: 2, messages: [asked, aMessage(8, "assistant", "on its way")] })], running);
+  assert.deepEqual(texts(over), ["where?", "on its way"]);
+});
+
 test("the text of a failed model step goes away with the snapshot after it", () => {
   const state = after([
     STARTED,
@@ -164,7 +173,7 @@ test("a gap is reported, and what lies behind it is not taken until it is filled
 });
 
 test("an unknown event type only moves the cursor", () => {
-  const state = after([STARTED, anEvent("mcp.tool_progress", { sequence: 2 }), anEvent("constructor", { sequence: 3 })]);
+  const state = after([STARTED, anEvent("mcp.tool_progress", { sequence: 2 }), anEvent("toString", { sequence: 3 })]);
 
   assert.equal(state.sequence, 3);
   assert.deepEqual(state.turns, after([STARTED]).turns);

@@ -11,8 +11,7 @@ import { view } from "./view.js";
 const LIST_MS = 10_000;
 const LIST_SOON_MS = 200;
 const NEAR_END_PX = 80;
-const KINDS = { approval: "an approval", question: "an answer", input: "an input", timer: "a timer", task: "a task",
-  retry: "the next attempt" };
+const KINDS = { approval: "an approval", question: "an answer", input: "an input", timer: "a timer", task: "a task" };
 
 const $ = (id) => document.getElementById(id);
 const drawSessions = sessionList($("session-list"));
@@ -58,6 +57,8 @@ function drawSession(shown) {
   setText(stop, shown.stopping ? "Stopping…" : "Stop");
   drawTimeline(shown.timeline, Date.now());
   show($("no-turns"), shown.timeline.length === 0);
+  show($("older-turns"), shown.olderTurns > 0);
+  setText($("older-turns"), `${shown.olderTurns} older turns`);
   setText($("usage"), usageText(shown.usage));
   if (atEnd) scroller.scrollTop = scroller.scrollHeight;
 }
@@ -86,6 +87,7 @@ function drawQueue(queued) {
 
 function activityText({ activity, waiting }) {
   const waits = waiting.map((item) => {
+    if (item.kind === "retry") return `Next attempt at ${clock(item.until ?? item.since, Date.now())}`;
     const until = item.until ? `, until ${clock(item.until, Date.now())}` : "";
     return `Waits for ${KINDS[item.kind] ?? words(item.kind)} since ${clock(item.since, Date.now())}${until}`;
   });
@@ -100,8 +102,10 @@ function activityText({ activity, waiting }) {
       return [`Running ${activity.names.join(", ")}…`, ...waits].join(" · ");
     case "waiting":
       return waits.join(" · ");
-    default:
-      return `${activity.kind === "writing" ? "Writing…" : "Thinking…"}${activity.attempt > 1 ? ` Attempt ${activity.attempt}.` : ""}`;
+    default: {
+      const doing = activity.kind === "writing" ? "Writing…" : "Thinking…";
+      return activity.attempt > 1 ? `${doing} Attempt ${activity.attempt}.` : doing;
+    }
   }
 }
 

@@ -45,8 +45,7 @@ const FOLDS = {
   interrupt_raised: (state, event) => withCall(state, event.payload.tool_call_id, { askedAt: event.at }),
   interrupt_resolved: (state, event) => {
     const id = event.payload.interrupt_id;
-    const { [id]: _, ...deciding } = state.deciding;
-    const decided = { ...state, deciding, decisions: { ...state.decisions, [id]: { ...event.payload, at: event.at } } };
+    const decided = { ...state, decisions: { ...state.decisions, [id]: { ...event.payload, at: event.at } } };
     const step = decided.steps[id];
     if (!step || !event.payload.approved || step.status !== "awaiting_approval") return decided;
     return { ...decided, steps: { ...decided.steps, [id]: { ...step, status: "approved" } } };
@@ -77,8 +76,7 @@ function withTurn(state, turnId, change) {
 }
 
 function endTurn(state, event, status, error) {
-  const stopping = state.stopping?.turnId === event.turn_id ? null : state.stopping;
-  return withTurn({ ...state, stopping }, event.turn_id, { status, endedAt: event.at, error });
+  return withTurn(state, event.turn_id, { status, endedAt: event.at, error });
 }
 
 function withCall(state, callId, change) {

@@ -86,11 +86,16 @@ function stepNode() {
   };
 }
 
+// A line breaks behind a dot, never before it.
+function inLine(facts) {
+  return facts.join("\u00a0· ");
+}
+
 function turnFacts(turn, now) {
   if (!turn.startedAt) return "";
   const parts = [clock(turn.startedAt, now)];
   if (turn.endedAt) parts.push(duration(between(turn.startedAt, turn.endedAt, now)));
-  return parts.join(" · ");
+  return inLine(parts);
 }
 
 function stepOf(now) {
@@ -111,5 +116,5 @@ function factsOf(step, now) {
   if (step.reconnects) facts.push(`${step.reconnects} ${step.reconnects === 1 ? "reconnect" : "reconnects"}`);
   if (step.resets) facts.push(`${step.resets} ${step.resets === 1 ? "reset" : "resets"}`);
   if (step.tokens) facts.push(`${step.tokens.read ?? "?"} in, ${step.tokens.written ?? "?"} out`);
-  return facts.join(" · ");
+  return inLine(facts);
 }

@@ -2,9 +2,13 @@
 
 import { total } from "./events.js";
 
-/** Return the turns, newest first, each with its steps in the order in which they became known. */
+/** How many turns the timeline shows. */
+export const TURNS_SHOWN = 50;
+
+/** Return the newest turns, newest first, each with its steps in the order in which they became known. */
 export function timelineOf(state) {
   return Object.values(state.turns)
+    .slice(-TURNS_SHOWN)
     .map((turn) => ({
       key: turn.turnId,
       status: state.stopping?.turnId === turn.turnId && !turn.endedAt ? "stopping" : turn.status,

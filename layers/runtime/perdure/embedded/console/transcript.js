@@ -65,13 +65,13 @@ function cardNode(onDecide) {
   const name = el("h3", {});
   const effect = el("span", { class: "effect" });
   const badge = el("span", { class: "badge" });
-  const given = el("pre", { class: "code", tabindex: "0", "aria-label": "Arguments" });
-  const output = el("pre", { class: "code", tabindex: "0" });
+  const given = el("pre", { class: "code" });
+  const output = el("pre", { class: "code" });
   const result = el("details", { class: "fold" }, el("summary", {}, "Result"), output);
   const note = el("p", { class: "note" });
   const approval = el("div", { class: "slot" });
   const head = el("div", { class: "card-head" }, name, effect, badge);
-  const node = el("section", { class: "card" }, head, given, approval, result, note);
+  const node = el("div", { class: "card", role: "group", tabindex: "-1" }, head, given, approval, result, note);
   return {
     node,
     update(call) {
@@ -102,7 +102,7 @@ function notesOf(call) {
     progress && String(progress),
     decision && decision.approved === true && `approved${by}${said}`,
     decision && decision.approved === false && `rejected${by}${said}`,
-    call.cancellationReason && words(call.cancellationReason),
+    !decision && call.cancellationReason && words(call.cancellationReason),
     call.attempt > 1 && `attempt ${call.attempt}`,
   ].filter(Boolean);
 }
@@ -135,6 +135,7 @@ function approvalForm(onDecide, first) {
 
   function decide(approved) {
     if (shown.deciding !== null) return; // a double click decides once
+    node.closest(".card").focus(); // the form goes away, the reader stays
     onDecide(shown.interruptId, approved, { message: message.value.trim(), argumentsHash: shown.argumentsHash });
   }
 

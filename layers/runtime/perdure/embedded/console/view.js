@@ -1,6 +1,6 @@
 // What the page shows, derived from the reducer's state. Pure.
 
-import { timelineOf } from "./timeline.js";
+import { TURNS_SHOWN, timelineOf } from "./timeline.js";
 
 const FINAL = new Set(["succeeded", "failed", "rejected", "outcome_unknown"]);
 
@@ -21,6 +21,7 @@ export function view(state) {
     waiting: waitingOf(state, turn),
     usage: state.snapshot?.usage ?? null,
     timeline: timelineOf(state),
+    olderTurns: Math.max(0, Object.keys(state.turns).length - TURNS_SHOWN),
   };
 }
 
