@@ -1,7 +1,7 @@
-"""Make a failed turn of a message that was given up. Trigger: the dead-letter queues of steps, one message each."""
+"""Make a failed turn of a message that was given up; a timer fires after all. Trigger: the dead-letter queues."""
 
 from perdure.aws.bootstrap import runtime
 from perdure.aws.handlers import dead_letter_handler
-from perdure.steps.recover import record_dead_letter
+from perdure.steps.recover import fire_timer, record_dead_letter
 
-handler = dead_letter_handler(record_dead_letter, runtime)
+handler = dead_letter_handler(record_dead_letter, runtime, fire=fire_timer)

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from typing import Any, Protocol, TypeVar
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from perdure.aws.bootstrap import Runtime
 from perdure.aws.limits import DEADLINE_MARGIN
@@ -23,7 +23,8 @@ logger = logging.getLogger("perdure")
 
 JsonObject = dict[str, Any]
 Handler = Callable[[JsonObject, Any], JsonObject]
-M = TypeVar("M", StepQueueMessage, TimerMessage)
+Fire = Callable[[StepDeps, SessionKey, str, int], Awaitable[object]]
+M = TypeVar("M")
 
 DEAD_LETTER_REASON = "its message could not be processed"
 
@@ -44,12 +45,10 @@ def step_handler(step: Step, runtime: Callable[[], Runtime]) -> Handler:
             return
         await step(container.deps, StepMessage.of(message.key, dispatch), deadline=deadline)
 
-    return _queue_handler(StepQueueMessage, work, runtime)
+    return _queue_handler(StepQueueMessage.model_validate_json, work, runtime)
 
 
-def timer_handler(
-    fire: Callable[[StepDeps, SessionKey, str, int], Awaitable[object]], runtime: Callable[[], Runtime]
-) -> Handler:
+def timer_handler(fire: Fire, runtime: Callable[[], Runtime]) -> Handler:
     """Return the handler of the timers queue. A timer that comes early is sent again with the rest as its delay."""
 
     async def work(container: Runtime, message: TimerMessage, _: datetime | None) -> None:
@@ -58,18 +57,25 @@ def timer_handler(
             return
         await fire(container.deps, message.key, message.timer_id, message.fence)
 
-    return _queue_handler(TimerMessage, work, runtime)
+    return _queue_handler(TimerMessage.model_validate_json, work, runtime)
 
 
 def dead_letter_handler(
-    record: Callable[[StepDeps, StepMessage, str], Awaitable[object]], runtime: Callable[[], Runtime]
+    record: Callable[[StepDeps, StepMessage, str], Awaitable[object]],
+    runtime: Callable[[], Runtime],
+    *,
+    fire: Fire | None = None,
 ) -> Handler:
-    """Return the handler of the queues of dead letters of steps."""
+    """Return the handler of the queues of dead letters: of steps and, with `fire`, of timers, which fire after all."""
 
-    async def work(container: Runtime, message: StepQueueMessage, _: datetime | None) -> None:
-        await record(container.deps, StepMessage.of(message.key, message.dispatch), DEAD_LETTER_REASON)
+    async def work(container: Runtime, message: StepQueueMessage | TimerMessage, _: datetime | None) -> None:
+        if isinstance(message, StepQueueMessage):
+            await record(container.deps, StepMessage.of(message.key, message.dispatch), DEAD_LETTER_REASON)
+        elif fire is not None:
+            await fire(container.deps, message.key, message.timer_id, message.fence)
 
-    return _queue_handler(StepQueueMessage, work, runtime)
+    types: Any = StepQueueMessage | TimerMessage if fire is not None else StepQueueMessage
+    return _queue_handler(TypeAdapter(types).validate_json, work, runtime)
 
 
 def sweep_handler(sweep: Callable[[StepDeps], Awaitable[int]], runtime: Callable[[], Runtime]) -> Handler:
@@ -87,7 +93,7 @@ def sweep_handler(sweep: Callable[[StepDeps], Awaitable[int]], runtime: Callable
 
 
 def _queue_handler(
-    message_type: type[M],
+    read: Callable[[str], M],
     work: Callable[[Runtime, M, datetime | None], Awaitable[None]],
     runtime: Callable[[], Runtime],
 ) -> Handler:
@@ -95,7 +101,7 @@ def _queue_handler(
 
     async def one(container: Runtime, record: JsonObject, deadline: datetime | None) -> bool:
         try:
-            await work(container, message_type.model_validate_json(record["body"]), deadline)
+            await work(container, read(record["body"]), deadline)
         except ValidationError:
             # After its last receive it is a dead letter, where a person can look at it.
             logger.exception("a queue message is none of ours", extra={"message_id": record["messageId"]})

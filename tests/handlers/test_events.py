@@ -1,0 +1,104 @@
+"""The sample events of `events/`, handed to the functions they are for, in the order of one conversation."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from perdure.testing.lambda_harness import LambdaHarness
+from tests.build.cloudformation import ROOT
+from tests.handlers.agents import snapshot
+
+ANSWERED: dict[str, Any] = {"batchItemFailures": []}
+
+# Which function each event is for.
+FUNCTIONS = {
+    "api-health": "api",
+    "api-read-session": "api",
+    "api-resolve-interrupt": "api",
+    "api-send-input": "api",
+    "api-socket-ticket": "api",
+    "call-single-attempt-tool": "call_single_attempt_tool",
+    "call-tool": "call_tool",
+    "fire-timer": "fire_timer",
+    "record-dead-letter": "record_dead_letter",
+    "run-model": "run_model",
+    "socket-authorize": "authorize",
+    "socket-connect": "socket",
+    "socket-disconnect": "socket",
+    "socket-ping": "socket",
+    "socket-subscribe": "socket",
+    "sweep": "sweep",
+}
+
+
+def event(name: str) -> dict[str, Any]:
+    return dict(json.loads((ROOT / "events" / f"{name}.json").read_text(encoding="utf-8")))
+
+
+def handed_over(harness: LambdaHarness, name: str) -> dict[str, Any]:
+    done = harness.invoke(FUNCTIONS[name], event(name))
+    assert done.error is None, done.error
+    assert done.answer is not None
+    return done.answer
+
+
+def test_there_is_an_event_for_every_function_and_every_event_is_known() -> None:
+    assert {path.stem for path in (ROOT / "events").glob("*.json")} == set(FUNCTIONS)
+    assert {path.parent.name for path in (ROOT / "functions").glob("*/app.py")} == set(FUNCTIONS.values())
+
+
+def test_the_events_of_one_conversation_make_that_conversation(harness: LambdaHarness) -> None:
+    accepted = handed_over(harness, "api-send-input")
+    model = handed_over(harness, "run-model")
+    tool = handed_over(harness, "call-tool")
+    harness.settle()
+    read = handed_over(harness, "api-read-session")
+
+    assert accepted["statusCode"] == 202
+    assert (model, tool) == (ANSWERED, ANSWERED)
+    body = json.loads(read["body"])
+    assert [message["role"] for message in body["messages"]] == ["user", "assistant", "tool", "assistant"]
+
+
+def test_the_dead_letter_of_a_step_that_never_ran_fails_its_turn(harness: LambdaHarness) -> None:
+    handed_over(harness, "api-send-input")
+
+    assert handed_over(harness, "record-dead-letter") == ANSWERED
+
+    read = json.loads(handed_over(harness, "api-read-session")["body"])
+    assert read["state"]["last_turn_error"]["code"] == "internal"
+
+
+@pytest.mark.parametrize("name", ["run-model", "call-tool", "call-single-attempt-tool", "fire-timer"])
+def test_a_message_about_a_session_that_was_never_written_is_old_news(harness: LambdaHarness, name: str) -> None:
+    assert handed_over(harness, name) == ANSWERED
+    assert snapshot(harness)["state"] is None
+
+
+def test_a_dead_timer_fires_after_all(harness: LambdaHarness) -> None:
+    dead = event("record-dead-letter")
+    dead["Records"][0]["body"] = event("fire-timer")["Records"][0]["body"]
+
+    done = harness.invoke("record_dead_letter", dead)
+
+    assert done.answer == ANSWERED
+
+
+def test_a_viewer_gets_in_with_a_ticket_only_and_is_answered(harness: LambdaHarness) -> None:
+    handed_over(harness, "api-send-input")
+
+    assert handed_over(harness, "socket-authorize")["policyDocument"]["Statement"][0]["Effect"] == "Deny"
+    assert handed_over(harness, "socket-connect") == {"statusCode": 200}
+    assert json.loads(handed_over(harness, "socket-subscribe")["body"])["type"] == "subscribed"
+    assert json.loads(handed_over(harness, "socket-ping")["body"]) == {"type": "pong"}
+    assert handed_over(harness, "socket-disconnect") == {"statusCode": 200}
+
+
+def test_the_other_requests_are_answered(harness: LambdaHarness) -> None:
+    assert handed_over(harness, "api-health")["statusCode"] == 200
+    assert handed_over(harness, "api-socket-ticket")["statusCode"] in (200, 201)
+    assert handed_over(harness, "api-resolve-interrupt")["statusCode"] == 404
+    assert handed_over(harness, "sweep") == {"sessions": 0}
