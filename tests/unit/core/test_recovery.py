@@ -42,7 +42,7 @@ def test_after_three_attempts_the_turn_fails_visibly() -> None:
     assert play.head.last_turn_error is not None
     assert play.head.last_turn_error.code == "internal"
     assert "attempt 3: its worker died" in play.head.last_turn_error.message
-    assert [e.type for e in play.last.events] == ["model_finished", "turn_failed"]
+    assert [e.type for e in play.last.events] == ["model_started", "model_finished", "turn_failed"]
 
 
 def test_after_thirty_minutes_no_attempt_begins() -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from perdure.core.public import public_event
 from perdure.core.usage import (
     NO_USAGE,
     CallUsage,
@@ -111,12 +112,13 @@ def test_every_provider_call_has_its_row_and_its_event() -> None:
 
     play.model_answers(usage=(NO_USAGE, FULL))
 
-    first, second = play.events("usage_recorded")
+    shown = [public_event(event, play.last, index, "s-1") for index, event in enumerate(play.last.events)]
+    first, second = [event["payload"] for event in shown if event["type"] == "usage_recorded"]
     assert play.last.usage == (NO_USAGE, FULL)
-    assert first.payload["recorded"] == call_figures(NO_USAGE)
-    assert second.payload["recorded"] == call_figures(FULL)
-    assert first.payload["session"] == totals_of(NO_USAGE)
-    assert second.payload["session"] == totals_of(NO_USAGE, FULL) == total_figures(play.head.usage)
+    assert first["recorded"] == call_figures(NO_USAGE)
+    assert second["recorded"] == call_figures(FULL)
+    assert first["session"] == totals_of(NO_USAGE)
+    assert second["session"] == totals_of(NO_USAGE, FULL) == total_figures(play.head.usage)
     assert play.head.usage.model_calls == 2
 
 

@@ -10,7 +10,7 @@ from perdure.core.commands import ReceiptClaim
 from perdure.core.entries import Entry, Event, Input, Message, Receipt
 from perdure.core.head import Head, Turn
 from perdure.core.ids import made_by
-from perdure.core.usage import CallUsage
+from perdure.core.usage import NO_TOTALS, CallUsage
 
 JsonObject = dict[str, Any]
 
@@ -46,6 +46,7 @@ class Draft:
         self._messages: list[Message] = []
         self._events: list[Event] = []
         self._usage: list[CallUsage] = []
+        self._usage_before = NO_TOTALS
         self._run_state: JsonObject | None = None
         self._message_sequence = head.message_sequence
         self._event_sequence = head.event_sequence
@@ -117,6 +118,8 @@ class Draft:
 
     def usage(self, rows: tuple[CallUsage, ...]) -> None:
         """Count provider calls."""
+        if not self._usage:
+            self._usage_before = self.head.usage
         self._usage.extend(rows)
         self.head = replace(self.head, usage=self.head.usage.plus(rows))
 
@@ -149,6 +152,7 @@ class Draft:
             reply=reply,
             run_state=self._run_state,
             usage=tuple(self._usage),
+            usage_before=self._usage_before,
         )
         head = replace(
             self.head,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from perdure.core.usage import CallUsage
+from perdure.core.usage import NO_TOTALS, CallUsage, UsageTotals
 
 JsonObject = dict[str, Any]
 
@@ -91,7 +91,9 @@ class Entry:
         at: When the command was decided; the time of its messages and, unless they say otherwise, events.
         kind: The command's name.
         run_state: What a runner keeps between two model calls of one turn; opaque to us.
-        usage: One row for each provider call that this commit closes, failed ones included.
+        usage: One row for each provider call that this commit closes, failed ones included; each has its
+            `usage_recorded` event, whose payload is made from here when it is read.
+        usage_before: What the session had used before this commit, when there are rows.
     """
 
     version: int
@@ -105,4 +107,5 @@ class Entry:
     reply: JsonObject | None = None
     run_state: JsonObject | None = None
     usage: tuple[CallUsage, ...] = ()
+    usage_before: UsageTotals = NO_TOTALS
     schema_version: int = SCHEMA_VERSION

@@ -9,9 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from perdure.core.entries import Actor
-from perdure.core.usage import UsageTotals
-
-NO_TOTALS = UsageTotals()
+from perdure.core.usage import NO_TOTALS, UsageTotals
 
 SCHEMA_VERSION = 1
 """Version of HEAD's stored form. A reader refuses a higher one (spec SESS-22)."""

@@ -13,7 +13,6 @@ from perdure.core.head import Call, Interrupt
 from perdure.core.ids import content_hash
 from perdure.core.limits import MAX_CALLS_PER_RESPONSE
 from perdure.core.turns import cancel_turn, complete_turn, fail_turn, join_calls, settle_call
-from perdure.core.usage import call_figures, total_figures
 
 JsonObject = dict[str, Any]
 
@@ -75,15 +74,9 @@ def _record_step(draft: Draft, command: ModelFinished) -> None:
 
 
 def _record_usage(draft: Draft, command: ModelFinished) -> None:
-    for row in command.usage:
-        draft.usage((row,))
-        draft.event(
-            "usage_recorded",
-            {"recorded": call_figures(row), "session": total_figures(draft.head.usage)},
-            step=command.step_id,
-            attempt=command.attempt,
-            turn_id=command.turn_id,
-        )
+    draft.usage(command.usage)
+    for _ in command.usage:  # the figures are the entry's: see `public_event`
+        draft.event("usage_recorded", step=command.step_id, attempt=command.attempt, turn_id=command.turn_id)
 
 
 def _keep_partial(draft: Draft, command: ModelFinished) -> None:

@@ -10,7 +10,7 @@ from perdure.core.cursor import Cursor
 from perdure.core.entries import Entry, Event, Input, Message
 from perdure.core.head import Head, Interrupt
 from perdure.core.ids import content_hash
-from perdure.core.usage import total_figures
+from perdure.core.usage import call_figures, total_figures
 
 JsonObject = dict[str, Any]
 
@@ -54,8 +54,15 @@ def public_event(event: Event, entry: Entry, index: int, session_id: str) -> Jso
         if (value := getattr(event, name)) is not None:
             shown[name] = value
     shown["at"] = format_time(event.at or entry.at)
-    shown["payload"] = event.payload
+    shown["payload"] = _usage_payload(entry, index) if event.type == "usage_recorded" else event.payload
     return shown
+
+
+def _usage_payload(entry: Entry, index: int) -> JsonObject:
+    """Return the figures of the usage row that belongs to an event, and what the session had used by then."""
+    row = sum(1 for event in entry.events[:index] if event.type == "usage_recorded")
+    used = entry.usage_before.plus(entry.usage[: row + 1])
+    return {"recorded": call_figures(entry.usage[row]), "session": total_figures(used)}
 
 
 def public_calls(entries: Sequence[Entry], turn_id: str, head: Head) -> list[JsonObject]:

@@ -40,12 +40,10 @@ def _model_attempt_lost(draft: Draft, turn: Turn, step: ModelStep, command: Atte
         again = replace(step, attempt=step.attempt + 1, ready_at=draft.now, not_before=None)
         draft.set_turn(replace(turn, step=again))
         return
-    draft.event(
-        "model_finished",
-        {"status": "failed", "reason": command.reason},
-        step=step.step_id,
-        attempt=step.attempt,
-    )
+    if command.claimed:  # somebody began it, so it is told as a pair
+        ended = {"status": "failed", "reason": command.reason}
+        draft.event("model_started", at=step.ready_at, step=step.step_id, attempt=step.attempt)
+        draft.event("model_finished", ended, step=step.step_id, attempt=step.attempt)
     draft.set_turn(replace(turn, step=None))
     fail_turn(draft, command.error_code, f"the model step was given up after attempt {step.attempt}: {command.reason}")
 

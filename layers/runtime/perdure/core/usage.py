@@ -65,6 +65,10 @@ class UsageTotals:
         return totals
 
 
+NO_TOTALS = UsageTotals()
+"""Nothing used so far."""
+
+
 def _added(totals: UsageTotals, call: CallUsage) -> UsageTotals:
     sums: dict[str, int | None] = {}
     missing = list(totals.missing)

@@ -33,6 +33,7 @@ class Usage:
     Attributes:
         calls: By `service.Operation`, an SDK's silent repetitions not included.
         write_units: Of the table itself.
+        write_units_of: The same, by kind of item: `HEAD`, `LOG`, `KEY`, `LEASE`, `PROG`, ….
         index_write_units: Of its indexes.
         read_units: Of table and indexes.
         bytes_sent: Of request bodies, repetitions included.
@@ -40,6 +41,7 @@ class Usage:
 
     calls: Counter[str] = field(default_factory=Counter)
     write_units: int = 0
+    write_units_of: Counter[str] = field(default_factory=Counter)
     index_write_units: int = 0
     read_units: float = 0.0
     bytes_sent: int = 0
@@ -96,7 +98,9 @@ class AwsCounter:
         old = parsed.get("Item") if failed else parsed.get("Attributes")
         new = old if failed else _after(operation, params, old)
         sizes = [item_size(item) for item in (old, new) if item]
-        self._usage.write_units += max(math.ceil(max(sizes, default=1) / 1024), 1)
+        units = max(math.ceil(max(sizes, default=1) / 1024), 1)
+        self._usage.write_units += units
+        self._usage.write_units_of[_kind_of(params)] += units
         if not failed:
             self._usage.index_write_units += sum(_index_writes(names, old, new) for names in INDEXES.values())
 
@@ -112,6 +116,11 @@ def _value_size(value: Item) -> int:
     if "N" in value:
         return math.ceil(len(value["N"]) / 2) + 1
     return 1
+
+
+def _kind_of(params: Item) -> str:
+    sort_key: str = (params.get("Key") or params["Item"])["sk"]["S"]
+    return sort_key.partition("#")[0]
 
 
 def _after(operation: str, params: Item, old: Item | None) -> Item | None:
