@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from perdure.core.commands import AttemptLost, TimerFired
 from perdure.core.expected import Dispatch, expected_dispatches, expected_timers
 from perdure.core.head import Head
-from perdure.core.limits import START_LEASE
+from perdure.core.limits import LEASE_GRACE, START_LEASE
 from perdure.ports import SessionKey
 from perdure.steps.base import StepDeps, StepMessage
 from perdure.steps.commit import execute, resend_unclaimed
@@ -46,14 +46,18 @@ async def sweep_session(deps: StepDeps, key: SessionKey, *, at_start: bool = Fal
             await fire_timer(deps, key, timer.timer_id, timer.fence)
         elif at_start:
             await ports.timers.set(key, timer)
+    looks = [now + _next_delay(loaded.head, now)]
     for dispatch in expected_dispatches(loaded.head):
-        await _look_after(deps, key, loaded.head, dispatch, now=now, at_start=at_start)
-    await ports.store.postpone(key, loaded.head.version, now + _next_delay(loaded.head, now))
+        expires_at = await _look_after(deps, key, loaded.head, dispatch, now=now, at_start=at_start)
+        if expires_at is not None:  # not renewed until then: its worker is dead
+            looks.append(expires_at + LEASE_GRACE)
+    await ports.store.postpone(key, loaded.head.version, min(looks))
 
 
 async def _look_after(
     deps: StepDeps, key: SessionKey, head: Head, dispatch: Dispatch, *, now: datetime, at_start: bool
-) -> None:
+) -> datetime | None:
+    """Return when the lease of a step that seems to be running expires, or None for any other step."""
     ports = deps.ports
     lease = await ports.leases.read_lease(key, dispatch.step_id)
     if lease is None or lease.attempt < dispatch.attempt:
@@ -61,18 +65,25 @@ async def _look_after(
         overdue = ready_at is None or now >= ready_at + START_LEASE
         if at_start or overdue:  # sent again, not given up: a message may still be on its way
             await ports.queue.send(key, dispatch)
-    elif lease.attempt == dispatch.attempt:
-        await _replace_if_dead(deps, key, dispatch, reason="its worker died", final=False)
+    elif lease.attempt == dispatch.attempt and not await _replace_if_dead(
+        deps, key, dispatch, reason="its worker died", final=False
+    ):
+        return lease.expires_at
+    return None
 
 
 async def _replace_if_dead(
     deps: StepDeps, key: SessionKey, dispatch: Dispatch | StepMessage, *, reason: str, final: bool
-) -> None:
-    """Revoke an attempt that nobody holds any more, and only then say that it is lost (races.md X5)."""
+) -> bool:
+    """Revoke an attempt that nobody holds any more, and only then say that it is lost (races.md X5).
+
+    Returns:
+        Whether it was; False: somebody holds it.
+    """
     ports = deps.ports
     revoked = await ports.leases.revoke(key, dispatch.step_id, dispatch.attempt, ports.clock.now())
     if revoked == "alive":
-        return
+        return False
     lost = AttemptLost(
         step_id=dispatch.step_id,
         attempt=dispatch.attempt,
@@ -81,6 +92,7 @@ async def _replace_if_dead(
         final=final,
     )
     await execute(ports, key, lost)
+    return True
 
 
 async def record_dead_letter(deps: StepDeps, message: StepMessage, reason: str) -> None:
