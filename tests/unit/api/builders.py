@@ -133,7 +133,8 @@ async def a_server(service: Any, host: str = "127.0.0.1") -> AsyncIterator[str]:
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     stop = asyncio.Event()
     serving = asyncio.create_task(serve(create_app(service, host=host), host, 0, announce=ready.set_result, stop=stop))
-    await asyncio.wait({ready, serving}, return_when=asyncio.FIRST_COMPLETED)
+    either: list[asyncio.Future[Any]] = [ready, serving]
+    await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
     try:
         yield ready.result().removeprefix("ready ")
     finally:

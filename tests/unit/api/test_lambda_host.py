@@ -67,7 +67,7 @@ def service() -> Recording:
 
 
 @pytest.fixture
-def handler(service: Recording) -> Handler:
+def handler(service: Any) -> Handler:
     return api_handler(lambda: service)
 
 
@@ -85,7 +85,7 @@ def test_the_caller_is_who_the_verified_claims_name(handler: Handler, service: R
     assert (arguments["text"], arguments["idempotency_key"]) == ("hi", "k-1")
 
 
-def test_the_tenant_claim_has_the_name_that_was_configured(service: Recording) -> None:
+def test_the_tenant_claim_has_the_name_that_was_configured(service: Any) -> None:
     handler = api_handler(lambda: service, tenant_claim="org")
 
     handler(an_event(), None)
@@ -163,7 +163,7 @@ def test_events_are_polled_not_streamed(handler: Handler) -> None:
     assert told(handler(event, None)) == (400, "invalid_request")
 
 
-def test_a_ticket_is_issued_for_the_verified_caller(service: Recording) -> None:
+def test_a_ticket_is_issued_for_the_verified_caller(service: Any) -> None:
     async def issue(caller: Caller) -> dict[str, Any]:
         return {"ticket": caller.tenant}
 
@@ -192,8 +192,9 @@ def test_the_service_is_made_at_the_first_request_and_on_one_loop() -> None:
     def never() -> Any:
         raise AssertionError("made before it was needed")
 
+    made: Any = Looping
     api_handler(never)
-    handler = api_handler(Looping)
+    handler = api_handler(made)
     handler(an_event(), None)
     handler(an_event(), None)
 

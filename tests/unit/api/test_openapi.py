@@ -1,5 +1,6 @@
 """The OpenAPI document is valid, complete, and what the service answers fits its schemas."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -7,8 +8,11 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 from pydantic import BaseModel
 
 from perdure.api import shapes
+from perdure.api.messages import json_bytes
 from perdure.api.openapi import document
 from perdure.api.routes import ROUTES
+from perdure.core.head import Head, StopMarker, Turn
+from perdure.core.public import public_state
 from tests.unit.api.builders import Api, Desk
 
 
@@ -62,14 +66,8 @@ def test_bodies_allow_no_other_fields_and_no_null() -> None:
 
 def fits(shape: type[BaseModel], reply: Any) -> None:
     """Check that a shape takes a reply and knows all of its fields, and that nothing absent is null."""
-    known = shape.model_validate_json(_json(reply)).model_dump(mode="json", exclude_unset=True)
+    known = shape.model_validate_json(json_bytes(reply)).model_dump(mode="json", exclude_unset=True)
     assert _names(known) == _names(reply)
-
-
-def _json(value: Any) -> bytes:
-    from perdure.api.messages import json_bytes
-
-    return json_bytes(value)
 
 
 def _names(value: Any) -> Any:
@@ -107,6 +105,24 @@ async def test_what_the_service_answers_is_what_the_document_says(api: Api, desk
     fits(shapes.StopResult, stop)
     fits(shapes.MessagePage, messages)
     fits(shapes.EventPage, events)
+
+
+async def test_a_long_transcript_and_a_turn_that_is_being_stopped_fit_as_well(api: Api) -> None:
+    for _ in range(26):
+        _, receipt = await api.post("/v1/sessions/s-1/inputs", {"text": "hi"})
+        await api.until("s-1", "turn_completed", receipt["cursor"])
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    turn = Turn(
+        turn_id="turn-1", opened_version=1, first_sequence=1, message_id="m", started_at=now, stop=StopMarker(at=now)
+    )
+
+    _, snapshot = await api.get("/v1/sessions/s-1")
+    stopping = public_state(Head(version=1, agent="support", created_at=now, turn=turn))
+
+    assert len(snapshot["messages"]) == 50
+    assert "next_before" in snapshot
+    fits(shapes.Snapshot, snapshot)
+    fits(shapes.State, stopping)
 
 
 async def test_events_have_types_that_the_document_names(api: Api) -> None:

@@ -144,7 +144,7 @@ class Silent:
 
 async def test_silence_is_broken_by_comments_that_move_no_place() -> None:
     """Field case F084: at most 25 seconds, and nothing that counts."""
-    session = Silent([], [])
+    session: Any = Silent([], [])
 
     pieces = [
         piece async for piece in sse.stream(session, LOCAL_CALLER, "s-1", {"events": [], "cursor": "c-1"}, closing=None)
@@ -157,7 +157,7 @@ async def test_silence_is_broken_by_comments_that_move_no_place() -> None:
 
 async def test_a_page_is_read_only_when_the_last_one_was_taken() -> None:
     event = {"type": "text_delta", "cursor": "c-1", "payload": {}}
-    session = Silent([event], [event])
+    session: Any = Silent([event], [event])
     stream = sse.stream(session, LOCAL_CALLER, "s-1", {"events": [event], "cursor": "c-1"}, closing=None)
 
     await anext(stream)

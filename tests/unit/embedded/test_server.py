@@ -40,6 +40,14 @@ async def http(runtime: EmbeddedRuntime) -> AsyncIterator[httpx.AsyncClient]:
         yield client
 
 
+@pytest.fixture
+async def app(runtime: EmbeddedRuntime) -> AsyncIterator[httpx.AsyncClient]:
+    """The same app without a socket, for what does not need one."""
+    transport = httpx.ASGITransport(create_app(runtime.service))
+    async with httpx.AsyncClient(base_url="http://127.0.0.1:8787", transport=transport) as client:
+        yield client
+
+
 async def send(http: httpx.AsyncClient, text: str, session_id: str = "s-1", **headers: str) -> httpx.Response:
     return await http.post(f"/v1/sessions/{session_id}/inputs", json={"text": text}, headers=headers)
 
@@ -58,10 +66,10 @@ async def raw(http: httpx.AsyncClient, request: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("name", ["localhost", "127.0.0.1", "[::1]", "LOCALHOST"])
-async def test_the_servers_own_names_are_welcome(http: httpx.AsyncClient, name: str) -> None:
-    host = f"{name}:{http.base_url.port}"
+async def test_the_servers_own_names_are_welcome(app: httpx.AsyncClient, name: str) -> None:
+    host = f"{name}:{app.base_url.port}"
 
-    response = await http.get("/healthz", headers={"host": host, "origin": f"http://{host}"})
+    response = await app.get("/healthz", headers={"host": host, "origin": f"http://{host}"})
 
     assert response.status_code == 200
 
@@ -71,9 +79,9 @@ async def test_the_servers_own_names_are_welcome(http: httpx.AsyncClient, name: 
     ["evil.example.com:{port}", "localhost", "localhost:1", "127.0.0.1.evil.example.com:{port}", "", "0.0.0.0:{port}"],
 )
 async def test_another_host_is_refused_and_changes_nothing(
-    http: httpx.AsyncClient, runtime: EmbeddedRuntime, host: str
+    app: httpx.AsyncClient, runtime: EmbeddedRuntime, host: str
 ) -> None:
-    response = await send(http, "hi", host=host.format(port=http.base_url.port))
+    response = await send(app, "hi", host=host.format(port=app.base_url.port))
 
     assert response.status_code == 403
     assert response.json()["error"]["code"] == "forbidden_origin"
@@ -92,10 +100,10 @@ async def test_another_host_is_refused_and_changes_nothing(
     ],
 )
 @pytest.mark.parametrize("path", ["/", "/healthz", "/v1/sessions"])
-async def test_another_origin_is_refused(http: httpx.AsyncClient, origin: str, path: str) -> None:
-    own = f"127.0.0.1:{http.base_url.port}"
+async def test_another_origin_is_refused(app: httpx.AsyncClient, origin: str, path: str) -> None:
+    own = f"127.0.0.1:{app.base_url.port}"
 
-    response = await http.get(path, headers={"origin": origin.format(own=own, port=http.base_url.port)})
+    response = await app.get(path, headers={"origin": origin.format(own=own, port=app.base_url.port)})
 
     assert response.status_code == 403
     assert response.json()["error"]["code"] == "forbidden_origin"
@@ -123,15 +131,15 @@ async def test_a_server_for_every_address_answers_under_the_one_that_was_called(
 
 @pytest.mark.parametrize("content_type", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""])
 async def test_what_a_web_form_can_send_never_approves(
-    http: httpx.AsyncClient, runtime: EmbeddedRuntime, desk: Desk, content_type: str
+    app: httpx.AsyncClient, runtime: EmbeddedRuntime, desk: Desk, content_type: str
 ) -> None:
-    await send(http, "refund order 7")
+    await send(app, "refund order 7")
     session = runtime.session("s-1")
     async for event in session.events():
         if event.type == "interrupt_raised":
             break
 
-    response = await http.post(
+    response = await app.post(
         f"/v1/sessions/s-1/interrupts/{event.payload['interrupt_id']}",
         content=b'{"approved": true}',
         headers={"content-type": content_type},
@@ -147,9 +155,9 @@ async def test_what_a_web_form_can_send_never_approves(
 
 @pytest.mark.parametrize("path", sorted(read_pages()))
 async def test_the_page_comes_with_its_type_and_may_load_nothing_from_elsewhere(
-    http: httpx.AsyncClient, path: str
+    app: httpx.AsyncClient, path: str
 ) -> None:
-    response = await http.get(path)
+    response = await app.get(path)
 
     assert response.status_code == 200
     kinds = {"": "text/html", "html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
@@ -193,8 +201,32 @@ async def test_a_body_in_chunks_is_limited_as_well(http: httpx.AsyncClient) -> N
     assert (response.status_code, response.json()["error"]["code"]) == (413, "too_large")
 
 
+async def test_a_body_without_end_is_given_up(runtime: EmbeddedRuntime) -> None:
+    pieces, sent = [], []
+
+    async def receive() -> dict[str, Any]:
+        pieces.append(1)
+        assert len(pieces) < 100
+        return {"type": "http.request", "body": b"x" * MAX_BODY_BYTES, "more_body": True}
+
+    async def collect(message: Any) -> None:
+        sent.append(message)
+
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/v1/sessions/s-1/inputs",
+        "query_string": b"",
+        "headers": [(b"host", b"localhost:1"), (b"content-type", b"application/json")],
+        "server": ("127.0.0.1", 1),
+    }
+    await create_app(runtime.service)(scope, receive, collect)
+
+    assert sent[0]["status"] == 413
+
+
 async def test_a_client_that_leaves_in_the_middle_of_its_body_changes_nothing(
-    http: httpx.AsyncClient, runtime: EmbeddedRuntime
+    http: httpx.AsyncClient, runtime: EmbeddedRuntime, caplog: pytest.LogCaptureFixture
 ) -> None:
     _, writer = await asyncio.open_connection(http.base_url.host, http.base_url.port)
     head = f"POST /v1/sessions/s-1/inputs HTTP/1.1\r\nHost: 127.0.0.1:{http.base_url.port}\r\n"
@@ -205,6 +237,7 @@ async def test_a_client_that_leaves_in_the_middle_of_its_body_changes_nothing(
 
     assert (await http.get("/healthz")).status_code == 200
     assert await runtime.sessions() == {"sessions": []}
+    assert caplog.records == []
 
 
 async def test_events_stream_as_they_happen_and_leaving_stops_nothing(

@@ -12,7 +12,6 @@ from perdure.api.messages import ApiRequest, ApiResponse, JsonObject, TicketIssu
 from perdure.api.openapi import document
 from perdure.api.reading import read_body, read_query, require_json
 from perdure.api.routes import Call, Route, find_route
-from perdure.core.limits import MAX_IDEMPOTENCY_KEY
 from perdure.errors import InvalidRequestError, UnauthorizedError
 
 if TYPE_CHECKING:
@@ -53,16 +52,7 @@ def _read(request: ApiRequest, route: Route, call: Call) -> Call:
         return replace(call, query=query)
     require_json(request.headers)
     body = read_body(request.body, route.body)
-    return replace(call, query=query, body=body, idempotency_key=_idempotency_key(request.headers))
-
-
-def _idempotency_key(headers: Mapping[str, str]) -> str | None:
-    key = headers.get("idempotency-key")
-    if key is None:
-        return None
-    if not 1 <= len(key) <= MAX_IDEMPOTENCY_KEY:
-        raise InvalidRequestError(f"`Idempotency-Key` must have 1 to {MAX_IDEMPOTENCY_KEY} characters")
-    return key
+    return replace(call, query=query, body=body, idempotency_key=request.headers.get("idempotency-key"))
 
 
 def _wants_stream(headers: Mapping[str, str]) -> bool:
