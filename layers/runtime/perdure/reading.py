@@ -29,6 +29,12 @@ SNAPSHOT_MESSAGES = 50
 ENTRIES_PER_READ = 100
 """Entries that are read at a time when messages are looked for backwards."""
 
+QUICK_LOOKS = 10
+"""Fruitless looks for events that follow each other without a rest. A commit may be seen just before its word comes."""
+
+REST_SECONDS = 0.02
+"""Rest between fruitless looks after that, so that a word of something that is not shown can't make a busy loop."""
+
 
 class Reader:
     """Reads sessions through the ports of one deployment."""
@@ -120,27 +126,34 @@ class Reader:
         """Return events after a cursor, waiting for the first one if there is none."""
         clock = self._ports.clock
         give_up = clock.now().timestamp() + wait_seconds
+        looks = 0
         while True:
             events, cursor, head = await self._events_now(key, after, limit)
             left = give_up - clock.now().timestamp()
             if events or left <= 0:
                 return {"events": events, "cursor": cursor.encode(key.session_id)}
-            seen = sum(count for _, _, count in cursor.progress)
+            if looks:  # lets others run, too: neither the read nor the wait has to
+                await clock.sleep(0 if looks <= QUICK_LOOKS else min(REST_SECONDS, left))
+            looks += 1
+            seen = sum(number for _, _, number in cursor.progress)
             await self._ports.live.wait(key, version=head.version, seen=seen, timeout_seconds=left)
 
     async def _events_now(self, key: SessionKey, after: Cursor, limit: int) -> tuple[list[JsonObject], Cursor, Head]:
         log = await self._ports.store.read(key, first=max(after.version, 1), limit=limit)
         events: list[JsonObject] = []
         place = after
+        running = {(dispatch.step_id, dispatch.attempt) for dispatch in expected_dispatches(log.head)}
+        seen_progress = tuple(step for step in after.progress if step[:2] in running)
         for entry in log.entries:
             seen = after.index if entry.version == after.version else 0
             for index, event in enumerate(entry.events[seen:], start=seen):
                 if len(events) == limit:
                     return events, place, log.head
-                events.append(public_event(event, entry, index, key.session_id))
-                place = Cursor(version=entry.version, index=index + 1)
+                place = Cursor(version=entry.version, index=index + 1, progress=seen_progress)
+                public = public_event(event, entry, index, key.session_id)
+                events.append(public | {"cursor": place.encode(key.session_id)})
         if log.entries:  # all of them were shown, or had no events
-            place = Cursor(version=log.entries[-1].version + 1)
+            place = Cursor(version=log.entries[-1].version + 1, progress=seen_progress)
         if place.version > log.head.version or log.head.version == 0:
             progress, place = await self._progress(key, log.head, after, place, limit - len(events))
             events += progress
@@ -210,7 +223,7 @@ class Reader:
 
 
 def _with_progress(place: Cursor, counts: dict[str, tuple[int, int]]) -> Cursor:
-    seen = tuple((step, attempt, count) for step, (attempt, count) in counts.items() if count)
+    seen = tuple((step, attempt, number) for step, (attempt, number) in counts.items() if number)
     return Cursor(version=place.version, index=place.index, progress=seen)
 
 

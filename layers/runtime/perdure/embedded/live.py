@@ -117,7 +117,9 @@ class EmbeddedLive:
     async def wait(self, key: SessionKey, *, version: int, seen: int, timeout_seconds: float) -> None:
         """See `LiveChannel.wait`. Returns at any change or progress that comes while it waits."""
         channel = self._channel(key)
-        if channel.version > version or channel.seen > seen or timeout_seconds <= 0:
+        # A viewer may see a commit before its word comes; until then there is progress of steps that are over.
+        has_more = channel.version > version or (channel.version == version and channel.seen > seen)
+        if has_more or timeout_seconds <= 0:
             return
         viewer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         channel.viewers.add(viewer)
