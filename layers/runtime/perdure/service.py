@@ -138,8 +138,6 @@ class Service:
             arguments_hash=arguments_hash,
             receipts=_claims(idempotency_key, content),
         )
-        if approved:
-            await self._check_owner_agent(caller, key, interrupt_id)
         try:
             executed = await self._execute(caller, key, command)
         except NotFoundError as error:
@@ -230,23 +228,23 @@ class Service:
         return reply
 
     async def _execute(self, caller: Caller, key: SessionKey, command: Command) -> Executed:
-        head = await self._ports.store.peek(key)
-        if head.exists and head.owner != caller.actor:
-            raise _not_found(key.session_id)
-        return await execute(self._ports, key, command)
+        def allow(head: Head) -> None:
+            _check_owner(caller, key, head)
+            if isinstance(command, ResolveInterrupt) and command.approved:
+                self._check_can_run(head, command.interrupt_id)
+
+        return await execute(self._ports, key, command, allow=allow)
 
     async def _visible(self, caller: Caller, key: SessionKey) -> Head | None:
         """Return the session's head, or None when it was never written or belongs to somebody else."""
         head = await self._ports.store.peek(key)
-        if head.exists and head.owner != caller.actor:
-            raise _not_found(key.session_id)
+        _check_owner(caller, key, head)
         return head if head.exists else None
 
-    async def _check_owner_agent(self, caller: Caller, key: SessionKey, interrupt_id: str) -> None:
+    def _check_can_run(self, head: Head, interrupt_id: str) -> None:
         """Refuse to approve what this deployment can't run; rejecting and stopping still work (field case F043)."""
-        head = await self._visible(caller, key)
-        call = head.turn.call(interrupt_id) if head and head.turn else None
-        if head is None or call is None or call.is_final:
+        call = head.turn.call(interrupt_id) if head.turn else None
+        if call is None or call.status != "awaiting_approval":
             return
         agent = self._deps.agents.get(head.agent or "")
         if agent is None or (agent.runner is None and agent.tool(call.tool_name) is None):
@@ -269,6 +267,12 @@ def _session_key(caller: Caller, session_id: str) -> SessionKey:
     if not is_session_id(session_id):
         raise InvalidRequestError("a session id has 1 to 128 characters of A-Z, a-z, 0-9, '.', '_', ':' and '-'")
     return SessionKey(caller.tenant, session_id)
+
+
+def _check_owner(caller: Caller, key: SessionKey, head: Head) -> None:
+    """Treat somebody else's session as one that is not there (field case F143)."""
+    if head.exists and head.owner != caller.actor:
+        raise _not_found(key.session_id)
 
 
 def _not_found(session_id: str) -> RequestError:

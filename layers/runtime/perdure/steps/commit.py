@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,8 +44,14 @@ class Executed:
     duplicate: bool = False
 
 
-async def execute(ports: Ports, key: SessionKey, command: Command) -> Executed:
+async def execute(
+    ports: Ports, key: SessionKey, command: Command, *, allow: Callable[[Head], None] | None = None
+) -> Executed:
     """Carry out one command: decide on the current state until a commit holds, then send what the new state expects.
+
+    Args:
+        allow: Raises a `RequestError` if the command may not be carried out on this state. It sees every state that
+            is decided on, so nothing can change between the check and the commit.
 
     Raises:
         RequestError: The command can't be carried out; nothing has changed.
@@ -60,6 +66,8 @@ async def execute(ports: Ports, key: SessionKey, command: Command) -> Executed:
             loaded = await ports.store.load(key, [claim.key_hash for claim in claims])
             if tried and (landed := await ports.store.find_commit(key, commit_id, list(tried))):
                 return await _landed(ports, key, loaded, landed, tried[landed.version])
+            if allow is not None:
+                allow(loaded.head)
             if (earlier := earlier_reply(loaded, claims)) is not None:
                 await resend_unclaimed(ports, key, loaded.head)
                 return Executed(head=loaded.head, reply=earlier, duplicate=True)

@@ -1,0 +1,635 @@
+"""The operations: who may see what, what a key makes safe, and how approvals and stops are answered."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from perdure import AgentDefinition, ToolPolicy, function_tool
+from perdure.core import texts
+from perdure.core.entries import Actor
+from perdure.core.head import Head
+from perdure.errors import InvalidRequestError, NotFoundError, RequestConflictError, RequestError, TooLargeError
+from perdure.models.scripted import Reply, ScriptedModel, call, tool_results, user_texts
+from perdure.ports import SessionKey, SessionStore
+from perdure.service import LOCAL_CALLER, Caller
+from perdure.testing.fixtures import Stage, open_stage, redeployed
+from tests.unit.steps.builders import an_agent, asking_for
+
+SAME_TENANT = Caller(tenant="local", actor=Actor(issuer="local", subject="u2"))
+SAME_SUBJECT_ELSEWHERE = Caller(tenant="local", actor=Actor(issuer="other", subject="local"))
+OTHER_TENANT = Caller(tenant="t2", actor=LOCAL_CALLER.actor)
+STRANGERS = [SAME_TENANT, SAME_SUBJECT_ELSEWHERE, OTHER_TENANT]
+
+
+class Desk:
+    """Counts what its tools did."""
+
+    def __init__(self) -> None:
+        self.booked: list[str] = []
+        self.visits = 0
+
+    def agent(self, model: Any, name: str = "support", **changes: Any) -> AgentDefinition:
+        @function_tool(effect="non_idempotent_write")
+        async def book(room: str) -> str:
+            self.booked.append(room)
+            return f"booked {room}"
+
+        @function_tool(effect="non_idempotent_write", requires_approval=False)
+        async def log_visit() -> str:
+            self.visits += 1
+            return "noted"
+
+        return an_agent(book, log_visit, model=model, name=name, **changes)
+
+
+def booking(*rooms: str, also: tuple[Any, ...] = ()) -> ScriptedModel:
+    """A model that books these rooms in one response and answers when all results are there."""
+    calls = (*also, *(call("book", room=room) for room in rooms))
+    return ScriptedModel(
+        lambda request: f"{len(tool_results(request))} results" if tool_results(request) else Reply(calls=calls)
+    )
+
+
+async def pending(stage: Stage) -> dict[str, str]:
+    """Return the open approvals: the room that each is about, and its id."""
+    return {i["arguments"]["room"]: i["interrupt_id"] for i in (await stage.snapshot())["pending_interrupts"]}
+
+
+# --- who may see what -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stranger", STRANGERS, ids=["same-tenant", "same-subject-other-issuer", "other-tenant"])
+async def test_f143_knowing_an_id_gives_nothing(stranger: Caller) -> None:
+    desk = Desk()
+    async with open_stage(desk.agent(booking("r1"))) as stage:
+        mine = await stage.send("go", message_id="m-1", idempotency_key="k-1")
+        await stage.run_all()
+        before = await stage.snapshot()
+        service = stage.service
+        attempts: list[Any] = [
+            service.resolve_interrupt(stranger, "s-1", "call-2-0", approved=True),
+            service.resolve_interrupt(stranger, "s-1", "call-2-0", approved=False, idempotency_key="k-1"),
+            service.stop(stranger, "s-1", turn_id="turn-1"),
+        ]
+        if stranger is not OTHER_TENANT:  # to the other tenant this is another session, never written
+            attempts += [
+                service.send_input(stranger, "s-1", text="hello"),
+                service.send_input(stranger, "s-1", text="go", message_id="m-1", idempotency_key="k-1"),
+                service.snapshot(stranger, "s-1"),
+                service.messages(stranger, "s-1"),
+                service.events(stranger, "s-1"),
+                service.events(stranger, "s-1", after=mine["cursor"], wait_seconds=20),
+                service.inbox(stranger, "s-1"),
+            ]
+        for attempt in attempts:
+            with pytest.raises(NotFoundError) as caught:
+                await attempt
+            assert caught.value.code == "session_not_found"
+
+        assert (await service.list_sessions(stranger))["sessions"] == []
+        assert await stage.snapshot() == before
+        assert desk.booked == []
+
+
+async def test_f143_another_tenant_with_the_same_ids_has_a_session_of_its_own() -> None:
+    model = ScriptedModel(lambda request: " | ".join(user_texts(request)))
+    async with open_stage(an_agent(model=model)) as stage:
+        await stage.send("mine", message_id="m-1", idempotency_key="k-1")
+        theirs = await stage.send("theirs", caller=OTHER_TENANT, message_id="m-1", idempotency_key="k-1")
+        await stage.run_all()
+
+        assert not theirs["duplicate"]
+        shown = await stage.service.snapshot(OTHER_TENANT, "s-1")
+        assert [m["parts"][0]["text"] for m in shown["messages"]] == ["theirs", "theirs"]
+        assert (await stage.transcript())[-1] == ("assistant", "mine")
+        assert len((await stage.service.list_sessions(LOCAL_CALLER))["sessions"]) == 1
+
+
+async def test_the_owner_is_checked_on_the_state_that_is_decided_on_and_not_on_an_older_one() -> None:
+    class Lagging:
+        """A store whose quick look has not heard of the session yet."""
+
+        def __init__(self, store: SessionStore) -> None:
+            self._store = store
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._store, name)
+
+        async def peek(self, key: SessionKey) -> Head:
+            return Head()
+
+    async with open_stage(an_agent(), wrap_store=Lagging) as stage:
+        await stage.send("mine")
+
+        with pytest.raises(NotFoundError):
+            await stage.send("theirs", caller=SAME_TENANT)
+
+        assert (await stage.head()).version == 1
+
+
+async def test_reading_a_session_that_was_never_written_is_empty_and_commanding_it_is_not_found() -> None:
+    async with open_stage(an_agent()) as stage:
+        assert (await stage.snapshot("new"))["state"] is None
+        assert await stage.service.messages(LOCAL_CALLER, "new") == {"messages": []}
+        assert await stage.service.inbox(LOCAL_CALLER, "new") == {"entries": []}
+        assert (await stage.events("new")) == []
+        with pytest.raises(NotFoundError):
+            await stage.service.stop(LOCAL_CALLER, "new")
+        with pytest.raises(NotFoundError):
+            await stage.service.resolve_interrupt(LOCAL_CALLER, "new", "call-2-0", approved=True)
+
+
+@pytest.mark.parametrize("session_id", ["", "a/b", "a b", "ä", "x" * 129, "s\n"])
+async def test_a_malformed_session_id_is_refused_everywhere(session_id: str) -> None:
+    async with open_stage(an_agent()) as stage:
+        service = stage.service
+        for attempt in (
+            service.send_input(LOCAL_CALLER, session_id, text="hi"),
+            service.snapshot(LOCAL_CALLER, session_id),
+            service.events(LOCAL_CALLER, session_id),
+            service.stop(LOCAL_CALLER, session_id),
+        ):
+            with pytest.raises(InvalidRequestError):
+                await attempt
+
+
+# --- messages and their keys ----------------------------------------------------------------------------------------
+
+
+async def test_f136_one_message_and_one_turn_however_often_and_from_wherever_it_is_sent() -> None:
+    model = ScriptedModel(lambda _: "hello")
+    async with open_stage(an_agent(model=model)) as stage:
+        again: Any = {"message_id": "m-1", "idempotency_key": "k-1"}
+        receipts = list(await asyncio.gather(*(stage.send("hi", **again) for _ in range(2))))
+        await stage.run_all()
+        receipts.append(await stage.send("hi", **again))
+        other = await stage.send("hi", caller=OTHER_TENANT, **again)
+
+        assert {r["turn_id"] for r in receipts} == {"turn-1"}
+        assert sorted(r["duplicate"] for r in receipts) == [False, True, True]
+        assert len({r["cursor"] for r in receipts}) == 1
+        assert not other["duplicate"]
+        assert [m["role"] for m in (await stage.snapshot())["messages"]] == ["user", "assistant"]
+        assert len(model.requests) == 1
+
+
+async def test_a_message_id_alone_makes_a_message_unique_too() -> None:
+    async with open_stage(an_agent()) as stage:
+        await stage.send("hi", message_id="m-1", idempotency_key="k-1")
+
+        again = await stage.send("hi", message_id="m-1", idempotency_key="k-2")
+
+        assert again["duplicate"]
+        with pytest.raises(RequestConflictError) as caught:
+            await stage.send("other", message_id="m-1", idempotency_key="k-3")
+        assert caught.value.code == "idempotency_mismatch"
+
+
+@pytest.mark.parametrize(
+    "change", [{"text": "bye"}, {"metadata": {"a": 1}}, {"agent": "support"}, {"message_id": "m-2"}], ids=str
+)
+async def test_the_same_key_with_other_content_is_refused_and_changes_nothing(change: dict[str, Any]) -> None:
+    async with open_stage(an_agent()) as stage:
+        await stage.send("hi", idempotency_key="k-1")
+
+        with pytest.raises(RequestConflictError) as caught:
+            await stage.send(**({"text": "hi"} | change), idempotency_key="k-1")
+
+        assert caught.value.code == "idempotency_mismatch"
+        assert (await stage.head()).version == 1
+
+
+async def test_a_key_of_one_operation_is_refused_for_another() -> None:
+    async with open_stage(Desk().agent(booking("r1"))) as stage:
+        await stage.send("go", idempotency_key="k-1")
+        await stage.run_all()
+
+        for attempt in (
+            stage.stop(idempotency_key="k-1"),
+            stage.approve("call-2-0", idempotency_key="k-1"),
+        ):
+            with pytest.raises(RequestConflictError) as caught:
+                await attempt
+            assert caught.value.code == "idempotency_mismatch"
+        assert len(await pending(stage)) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        ({"text": " \n"}, "invalid_request"),
+        ({"text": "a\ud800"}, "invalid_text"),
+        ({"text": "hi", "agent": "nobody"}, "invalid_request"),
+        ({"text": "hi", "delivery": "steer"}, "invalid_request"),
+        ({"text": "hi", "message_id": ""}, "invalid_request"),
+        ({"text": "hi", "message_id": "x" * 129}, "invalid_request"),
+        ({"text": "hi", "message_id": "message-1-0"}, "invalid_request"),
+        ({"text": "hi", "idempotency_key": "k" * 257}, "invalid_request"),
+        ({"text": "hi", "idempotency_key": ""}, "invalid_request"),
+        ({"text": "hi", "metadata": {"x": float("nan")}}, "invalid_request"),
+        ({"text": "hi", "metadata": {"x": "y" * 16_380}}, "invalid_request"),
+        ({"text": "hi", "metadata": {"x": "\udfff"}}, "invalid_text"),
+    ],
+)
+async def test_bad_input_is_named_and_changes_nothing(arguments: dict[str, Any], code: str) -> None:
+    async with open_stage(an_agent()) as stage:
+        with pytest.raises(InvalidRequestError) as caught:
+            await stage.service.send_input(LOCAL_CALLER, "s-1", **arguments)
+
+        assert caught.value.code == code
+        assert (await stage.head()).version == 0
+        assert stage.queue.all_sent == []
+
+
+async def test_any_whole_text_comes_back_as_it_was_sent() -> None:
+    text = "\x00 \t\u2028\ufeff \U0001f600 e\u0301 \u202e end \x7f"
+    async with open_stage(an_agent(model=ScriptedModel(lambda r: user_texts(r)[-1]))) as stage:
+        await stage.send(text, metadata={"note": text})
+        await stage.run_all()
+
+        user, answer = (await stage.snapshot())["messages"]
+        assert user["parts"] == answer["parts"] == [{"type": "text", "text": text}]
+        assert user["metadata"] == {"note": text}
+
+
+async def test_a_known_session_keeps_its_agent() -> None:
+    async with open_stage(an_agent(name="first"), an_agent(name="second")) as stage:
+        await stage.send("hi", agent="second")
+
+        with pytest.raises(RequestConflictError) as caught:
+            await stage.send("hi", agent="first")
+        await stage.send("hi")
+
+        assert caught.value.code == "agent_mismatch"
+        assert (await stage.snapshot())["agent"] == "second"
+
+
+async def test_a_full_inbox_is_refused_with_what_to_do() -> None:
+    async with open_stage(an_agent()) as stage:
+
+        async def send_for_ever() -> None:
+            for number in range(2000):
+                await stage.send("hi", message_id=f"{number:0128}")
+
+        with pytest.raises(TooLargeError, match="wait for its turn to end"):
+            await send_for_ever()
+
+
+async def test_f153_queued_messages_become_turns_in_their_order_each_once() -> None:
+    model = ScriptedModel(lambda request: f"re {user_texts(request)[-1]}")
+    async with open_stage(an_agent(model=model)) as stage:
+        await stage.send("m1")
+        queued = [await stage.send(text) for text in ("m2", "m3")]
+        first = stage.taken()
+        step = stage.run(first)
+        await asyncio.gather(step, stage.send("m5"))
+        await stage.run(first)  # the drain is delivered twice
+        await stage.run_all()
+
+        assert [r.get("turn_id") for r in queued] == [None, None]
+        answers = [text for role, text in await stage.transcript() if role == "assistant"]
+        assert answers == ["re m1", "re m2", "re m3", "re m5"]
+
+
+# --- approvals ------------------------------------------------------------------------------------------------------
+
+
+async def test_f037_parallel_approvals_of_one_tool_are_told_apart() -> None:
+    desk, model = Desk(), booking("r1", "r2", "r3")
+    async with open_stage(desk.agent(model)) as stage:
+        await stage.send("go")
+        await stage.run_all()
+        ids = await pending(stage)
+        assert len(set(ids.values())) == 3
+
+        await stage.approve(ids["r3"])
+        await stage.approve(ids["r1"], approved=False, message="too big")
+        assert len(model.requests) == 1
+        await stage.approve(ids["r2"])
+        await stage.run_all()
+
+        assert sorted(desk.booked) == ["r2", "r3"]
+        assert len(model.requests) == 2
+        outputs = [getattr(item, "output", "") for item in model.requests[1].messages[-3:]]
+        assert outputs == [f"{texts.DENIED} They wrote: too big", "booked r2", "booked r3"]
+
+
+async def test_f039_a_sibling_that_ran_already_does_not_run_again_behind_an_approval() -> None:
+    desk, model = Desk(), booking("r1", also=(call("log_visit"),))
+    async with open_stage(desk.agent(model)) as stage:
+        await stage.send("go")
+        await stage.run_all()
+        other = redeployed(stage, desk.agent(model))  # the worker is restarted
+
+        await other.approve((await pending(other))["r1"])
+        await other.run_all()
+
+        assert (desk.visits, desk.booked) == (1, ["r1"])
+        assert [i.tool_name for i in model.requests[1].messages[-2:]] == ["log_visit", "book"]  # type: ignore[union-attr]
+
+
+async def test_f041_the_group_waits_until_its_last_approval_and_an_answered_one_never_comes_back() -> None:
+    desk, model = Desk(), booking("p1", "p2")
+    async with open_stage(desk.agent(model)) as stage:
+        await stage.send("go")
+        await stage.run_all()
+        ids = await pending(stage)
+
+        await stage.approve(ids["p1"])
+        assert list(await pending(stage)) == ["p2"]
+        await stage.run_all()
+        assert list(await pending(stage)) == ["p2"]
+        state = (await stage.snapshot())["state"]
+        assert (state["status"], [w["id"] for w in state["waiting_for"]]) == ("running_tools", [ids["p2"]])
+
+        await stage.approve(ids["p2"])
+        await stage.run_all()
+        assert len(model.requests) == 2
+
+
+async def test_f043_an_approval_whose_agent_is_gone_stays_listed_and_fails_closed() -> None:
+    desk = Desk()
+    async with open_stage(desk.agent(booking("r1"), name="billing")) as stage:
+        await stage.send("go")
+        await stage.run_all()
+        other = redeployed(stage, desk.agent(booking("r1"), name="billing_v2"))
+        ids = await pending(other)
+
+        with pytest.raises(RequestConflictError) as caught:
+            await other.approve(ids["r1"])
+        assert caught.value.code == "agent_missing"
+        assert await pending(other) == ids
+
+        assert await other.approve(ids["r1"], approved=False) == {"result": "resolved"}
+        await other.run_all()
+        assert desk.booked == []
+        assert (await other.snapshot())["state"]["status"] == "waiting_for_user_message"
+
+
+async def test_f043_stopping_works_though_the_agent_is_gone() -> None:
+    desk = Desk()
+    async with open_stage(desk.agent(booking("r1"), name="billing")) as stage:
+        await stage.send("go")
+        await stage.run_all()
+        other = redeployed(stage, desk.agent(booking("r1"), name="billing_v2"))
+
+        assert await other.stop() == {"result": "recorded"}
+
+        assert await pending(other) == {}
+
+
+async def test_f045_an_approval_that_was_withdrawn_is_no_longer_open_and_never_shown_again() -> None:
+    desk = Desk()
+    async with open_stage(desk.agent(booking("a1"))) as stage:
+        await stage.send("go")
+        await stage.run_all()
+        interrupt = (await pending(stage))["a1"]
+        await stage.stop()
+
+        with pytest.raises(RequestConflictError) as caught:
+            await stage.approve(interrupt)
+
+        assert caught.value.code == "not_pending"
+        assert (await stage.snapshot())["pending_interrupts"] == []
+        settled = [e["payload"] for e in await stage.events() if e["type"] == "interrupt_resolved"]
+        assert [(p["interrupt_id"], p["cancellation_reason"]) for p in settled] == [(interrupt, "turn_cancelled")]
+        await stage.run_all()
+        assert desk.booked == []
+
+
+async def test_f046_the_first_decision_wins_and_every_later_one_hears_so() -> None:
+    desk = Desk()
+    async with open_stage(desk.agent(booking("r1"))) as stage:
+        await stage.send("go")
+        await stage.run_all()
+        interrupt = (await pending(stage))["r1"]
+
+        replies = await asyncio.gather(
+            *(stage.approve(interrupt) for _ in range(2)), stage.approve(interrupt, approved=False),
+            return_exceptions=True,
+        )  # fmt: skip
+
+        assert [r for r in replies if not isinstance(r, Exception)] == [{"result": "resolved"}]
+        assert {r.code for r in replies if isinstance(r, RequestError)} == {"not_pending"}
+        for message in await stage.run_all():  # the resume message is delivered twice
+            await stage.run(message)
+        assert desk.booked == ["r1"]
+
+
+async def test_f046_the_same_decision_with_the_same_key_gets_the_same_answer_again() -> None:
+    desk = Desk()
+    async with open_stage(desk.agent(booking("r1"))) as stage:
+        await stage.send("go")
+        await stage.run_all()
+        interrupt = (await pending(stage))["r1"]
+
+        first = await stage.approve(interrupt, idempotency_key="k-1")
+        again = await stage.approve(interrupt, idempotency_key="k-1")
+
+        assert first == again == {"result": "resolved"}
+        with pytest.raises(RequestConflictError) as caught:
+            await stage.approve(interrupt, approved=False, idempotency_key="k-1")
+        assert caught.value.code == "idempotency_mismatch"
+
+
+@pytest.mark.parametrize("decisions", [(False, True), (True, False), (False, False)], ids=str)
+async def test_f048_mixed_decisions_go_on_exactly_once_after_the_last(decisions: tuple[bool, bool]) -> None:
+    desk, model = Desk(), booking("r1", "r2")
+    async with open_stage(desk.agent(model)) as stage:
+        await stage.send("go")
+        await stage.run_all()
+        ids = await pending(stage)
+
+        for room, approved in zip(("r1", "r2"), decisions, strict=True):
+            await stage.approve(ids[room], approved=approved)
+        await stage.run_all()
+
+        assert desk.booked == [room for room, approved in zip(("r1", "r2"), decisions, strict=True) if approved]
+        assert len(model.requests) == 2
+        statuses = [item.status for item in model.requests[1].messages[-2:]]  # type: ignore[union-attr]
+        assert statuses == ["succeeded" if approved else "rejected" for approved in decisions]
+
+
+@pytest.mark.parametrize(
+    ("message", "text"),
+    [("use the test account", f"{texts.DENIED} They wrote: use the test account"), (None, texts.DENIED_DEFAULT)],
+)
+async def test_f050_a_denial_is_a_result_that_the_model_sees(message: str | None, text: str) -> None:
+    desk, model = Desk(), booking("r1")
+    async with open_stage(desk.agent(model)) as stage:
+        await stage.send("go")
+        await stage.run_all()
+
+        await stage.approve((await pending(stage))["r1"], approved=False, message=message)
+        await stage.run_all()
+
+        result = model.requests[1].messages[-1]
+        assert (result.status, result.output) == ("rejected", text)  # type: ignore[union-attr]
+        (shown,) = (await stage.snapshot())["tool_calls"]
+        assert (shown["status"], shown["error"], shown["cancellation_reason"]) == ("rejected", text, "denied")
+
+
+async def test_an_approvals_message_reaches_the_model_and_the_decision_names_its_actor() -> None:
+    desk, model = Desk(), booking("r1")
+    async with open_stage(desk.agent(model)) as stage:
+        await stage.send("go")
+        await stage.run_all()
+
+        await stage.approve((await pending(stage))["r1"], message="only this once")
+        await stage.run_all()
+
+        assert "only this once" in model.requests[1].messages[-1].output  # type: ignore[union-attr]
+        (resolved,) = [e["payload"] for e in await stage.events() if e["type"] == "interrupt_resolved"]
+        assert resolved["actor"] == {"issuer": "local", "subject": "local"}
+        assert resolved["approved"] is True
+
+
+@pytest.mark.parametrize("timer_first", [False, True])
+async def test_f061_the_deadline_holds_at_the_decision_whether_its_timer_came_or_not(timer_first: bool) -> None:
+    desk, model = Desk(), booking("r1")
+    agent = desk.agent(model, tool_policies={"book": ToolPolicy(approval_deadline=timedelta(minutes=10))})
+    async with open_stage(agent) as stage:
+        await stage.send("go")
+        await stage.run_all()
+        interrupt = (await pending(stage))["r1"]
+        await stage.clock.advance(601)
+        if timer_first:
+            await stage.fire_timers()
+
+        with pytest.raises(RequestConflictError) as caught:
+            await stage.approve(interrupt)
+        await stage.fire_timers()
+        await stage.run_all()
+
+        assert caught.value.code == ("not_pending" if timer_first else "deadline_passed")
+        assert desk.booked == []
+        assert await stage.results() == {"book": ("rejected", texts.APPROVAL_DEADLINE_PASSED)}
+        assert (await stage.event_types()).count("interrupt_resolved") == 1
+
+
+@pytest.mark.parametrize("interrupt_id", ["call-2-1", "call-1-0", "call-99-0", "nonsense", "model-1-0", "x" * 5000])
+async def test_an_interrupt_that_never_existed_is_not_found(interrupt_id: str) -> None:
+    async with open_stage(Desk().agent(booking("r1"))) as stage:
+        await stage.send("go")
+        await stage.run_all()
+
+        with pytest.raises(NotFoundError) as caught:
+            await stage.approve(interrupt_id)
+
+        assert caught.value.code == "interrupt_not_found"
+
+
+async def test_a_call_that_needed_no_approval_is_no_interrupt() -> None:
+    async with open_stage(Desk().agent(asking_for("log_visit"))) as stage:
+        await stage.send("go")
+        await stage.run_next()
+
+        with pytest.raises(NotFoundError):
+            await stage.approve("call-2-0")
+
+
+async def test_a_decision_about_other_arguments_than_were_shown_is_refused() -> None:
+    desk = Desk()
+    async with open_stage(desk.agent(booking("r1"))) as stage:
+        await stage.send("go")
+        await stage.run_all()
+        (interrupt,) = (await stage.snapshot())["pending_interrupts"]
+
+        with pytest.raises(RequestConflictError) as caught:
+            await stage.approve(interrupt["interrupt_id"], arguments_hash="0" * 64)
+        assert caught.value.code == "arguments_changed"
+        await stage.approve(interrupt["interrupt_id"], arguments_hash=interrupt["arguments_hash"])
+        await stage.run_all()
+
+        assert desk.booked == ["r1"]
+
+
+@pytest.mark.parametrize("decision", [{}, {"approved": True, "answer": "yes"}, {"answer": "yes"}, {"answer": " "}])
+async def test_the_wrong_kind_of_decision_is_refused(decision: dict[str, Any]) -> None:
+    async with open_stage(Desk().agent(booking("r1"))) as stage:
+        await stage.send("go")
+        await stage.run_all()
+
+        with pytest.raises(InvalidRequestError):
+            await stage.service.resolve_interrupt(LOCAL_CALLER, "s-1", "call-2-0", **decision)
+
+        assert len(await pending(stage)) == 1
+
+
+# --- stops ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_stop_is_answered_by_what_there_is_to_stop() -> None:
+    async with open_stage(an_agent()) as stage:
+        await stage.send("hi")
+        await stage.run_all()
+
+        assert await stage.stop() == {"result": "idle"}
+        assert await stage.stop(turn_id="turn-1") == {"result": "too_late"}
+        assert await stage.stop(turn_id="turn-7") == {"result": "other_turn"}
+
+        await stage.send("again")
+        assert await stage.stop(turn_id="turn-1") == {"result": "too_late"}
+        assert await stage.stop(turn_id="turn-2") == {"result": "recorded"}
+        assert await stage.stop(turn_id="turn-2") == {"result": "already_recorded"}
+        await stage.run_all()
+        assert await stage.stop(turn_id="turn-2") == {"result": "already_recorded"}
+
+
+async def test_a_stop_with_a_key_that_came_too_late_stays_too_late() -> None:
+    async with open_stage(an_agent()) as stage:
+        await stage.send("hi")
+        await stage.run_all()
+        assert await stage.stop(idempotency_key="k-1") == {"result": "idle"}
+        await stage.send("again")
+
+        assert await stage.stop(idempotency_key="k-1") == {"result": "idle"}
+
+        turn = (await stage.head()).turn
+        assert turn is not None
+        assert turn.stop is None
+
+
+async def test_a_repeated_stop_with_its_key_does_not_stop_the_next_turn() -> None:
+    async with open_stage(an_agent()) as stage:
+        await stage.send("hi")
+        assert await stage.stop(idempotency_key="k-1") == {"result": "recorded"}
+        await stage.run_all()
+        await stage.send("again")
+
+        assert await stage.stop(idempotency_key="k-1") == {"result": "recorded"}
+        await stage.run_all()
+
+        assert (await stage.event_types())[-1] == "turn_completed"
+
+
+@pytest.mark.parametrize("arguments", [{"disposition": "burn"}, {"frontier": "x"}, {"frontier": ""}])
+async def test_a_wrong_stop_is_refused(arguments: dict[str, Any]) -> None:
+    async with open_stage(an_agent()) as stage:
+        await stage.send("hi")
+
+        with pytest.raises(InvalidRequestError):
+            await stage.stop(**arguments)
+
+        assert (await stage.head()).version == 1
+
+
+async def test_f033_leaving_is_not_stopping_and_a_stop_from_elsewhere_is_seen_by_all() -> None:
+    async with open_stage(an_agent()) as stage:
+        await stage.send("hi")
+        viewer = asyncio.create_task(stage.events(after=None, wait_seconds=20))
+        await stage.clock.settle()
+        viewer.cancel()
+        await asyncio.wait({viewer})
+        turn = (await stage.head()).turn
+        assert turn is not None
+        assert turn.stop is None
+
+        await stage.stop()
+        await stage.run_all()
+
+        assert (await stage.event_types())[-1] == "turn_cancelled"
