@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+from perdure.agents.calls import unknown_tool
 from perdure.agents.definition import AgentDefinition
 from perdure.agents.stepwise import StepwiseRunner
 from perdure.agents.tools import ToolContext
@@ -42,18 +43,24 @@ call_single_attempt_tool = call_tool
 async def _run(deps: StepDeps, attempt: Attempt, call: Call) -> None:
     agent = deps.agents.get(attempt.head.agent or "")
     if agent is None:
-        await _finish(attempt, call, "failed", texts.did_not_run(f"agent {attempt.head.agent!r} is not deployed"))
+        detail = f"agent {attempt.head.agent!r} is not part of this deployment"
+        await _can_not_run(attempt, call, texts.did_not_run(detail))
         return
     if agent.runner is None and agent.tool(call.tool_name) is None:
-        await _finish(attempt, call, "failed", f"unknown tool {call.tool_name}")
+        await _can_not_run(attempt, call, unknown_tool(agent, call.tool_name))
         return
+    attempt.deadline = min(attempt.deadline, attempt.started_at + agent.tool_timeout)
     arguments = await _arguments(attempt, call)
     if not call.is_read and not await _may_start(attempt, call):
         return
-    attempt.deadline = min(attempt.deadline, attempt.started_at + agent.tool_timeout)
     outcome, output = await _outcome(agent, attempt, call, arguments)
     if outcome is not None:
         await _finish(attempt, call, outcome, output)
+
+
+async def _can_not_run(attempt: Attempt, call: Call, why: str) -> None:
+    """End an attempt without its body. What an earlier attempt did stays unknown (field case F134)."""
+    await _finish(attempt, call, "failed" if call.started is None else "error", why)
 
 
 async def _arguments(attempt: Attempt, call: Call) -> JsonObject:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -117,6 +118,9 @@ class _ModelCall:
             except ModelCallError as error:
                 self.usage.append(NO_USAGE)
                 await self._wait_to_reconnect(error)
+            except asyncio.CancelledError:
+                self.usage.append(NO_USAGE)  # it was made, and what it cost is not known
+                raise
             else:
                 self.usage.append(outcome.usage)
                 return outcome

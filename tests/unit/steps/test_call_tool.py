@@ -1,0 +1,492 @@
+"""The tool step: starts, outcomes, retries, stops, timeouts, and what may be kept of an output."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from perdure import ToolContext, ToolExecutionError, function_tool
+from perdure.core import texts
+from perdure.core.limits import LEASE_DURATION, LEASE_GRACE, MAX_TOOL_OUTPUT_BYTES
+from perdure.steps.call_tool import call_tool
+from perdure.steps.recover import sweep_session
+from perdure.testing.clock import VirtualClock
+from perdure.testing.fixtures import SESSION, Stage, open_stage, redeployed
+from tests.unit.steps.builders import an_agent, asking_for, losing_the_first
+
+WRITES_ONCE = ["non_idempotent_write", "unclassified"]
+
+
+class Body:
+    """What a tool does, and how often it did."""
+
+    def __init__(self, *outcomes: Any) -> None:
+        self.outcomes = list(outcomes) or ["ok"]
+        self.contexts: list[ToolContext] = []
+        self.gate: asyncio.Event | None = None
+        self.cancelled = False
+
+    async def run(self, context: ToolContext) -> Any:
+        self.contexts.append(context)
+        if self.gate is not None:
+            try:
+                await self.gate.wait()
+            except asyncio.CancelledError:
+                self.cancelled = True
+                raise
+        outcome = self.outcomes.pop(0) if len(self.outcomes) > 1 else self.outcomes[0]
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    @property
+    def runs(self) -> int:
+        return len(self.contexts)
+
+
+def a_tool(body: Body, effect: Any = "read", name: str = "work", *, requires_approval: Any = False) -> Any:
+    @function_tool(effect=effect, name=name, requires_approval=requires_approval)
+    async def tool(context: ToolContext) -> Any:
+        return await body.run(context)
+
+    return tool
+
+
+async def until_the_call(stage: Stage) -> Any:
+    """Send a message and run the model step; returns the tool's message."""
+    await stage.send("go")
+    await stage.run_next()
+    return stage.taken()
+
+
+async def while_running(stage: Stage, message: Any) -> asyncio.Task[None]:
+    """Begin a step and leave it in its body."""
+    step = asyncio.create_task(call_tool(stage.deps, message))
+    await stage.clock.settle()
+    return step
+
+
+@pytest.mark.parametrize("effect", ["read", "idempotent_write", *WRITES_ONCE])
+async def test_a_tool_runs_with_the_stored_arguments_and_a_key_of_its_own(effect: str) -> None:
+    body = Body("42")
+    async with open_stage(an_agent(a_tool(body, effect), model=asking_for("work"))) as stage:
+        await stage.send("go")
+        await stage.run_all()
+
+        assert await stage.results() == {"work": ("succeeded", "42")}
+        (context,) = body.contexts
+        assert context.idempotency_key == f"local/s-1/turn-1/{context.tool_call_id}"
+        assert (context.attempt, context.tool_name, context.turn_id) == (1, "work", "turn-1")
+        assert (await stage.transcript())[-1] == ("assistant", "done")
+
+
+async def test_the_start_of_a_write_is_committed_before_its_body_runs_and_that_of_a_read_is_not() -> None:
+    seen: list[str | None] = []
+    async with open_stage(an_agent(model=asking_for("read", "write"))) as stage:
+
+        async def note(context: ToolContext) -> str:
+            head = await stage.head()
+            assert head.turn is not None
+            call = head.turn.call(context.tool_call_id)
+            assert call is not None
+            seen.append(call.started)
+            return "ok"
+
+        tools = [function_tool(effect=e, name=n)(note) for e, n in (("read", "read"), ("idempotent_write", "write"))]  # type: ignore[call-overload]
+        stage = redeployed(stage, an_agent(*tools, model=asking_for("read", "write")))
+        await stage.send("go")
+        await stage.run_all()
+
+        assert seen[0] is None
+        assert seen[1] is not None
+
+
+@pytest.mark.parametrize("effect", ["idempotent_write", *WRITES_ONCE])
+async def test_a_write_whose_start_lost_to_a_stop_does_not_run(effect: str) -> None:
+    body = Body()
+    async with open_stage(an_agent(a_tool(body, effect), model=asking_for("work"))) as stage:
+        message = await until_the_call(stage)
+        await stage.stop()
+
+        await stage.run(message)
+
+        assert body.runs == 0
+        assert await stage.results() == {"work": ("rejected", texts.STOPPED_BEFORE_START)}
+        assert (await stage.event_types())[-1] == "turn_cancelled"
+
+
+@pytest.mark.parametrize("effect", ["idempotent_write", *WRITES_ONCE])
+async def test_a_stop_waits_for_a_write_that_has_started_and_keeps_its_result(effect: str) -> None:
+    body = Body("paid")
+    body.gate = asyncio.Event()
+    async with open_stage(an_agent(a_tool(body, effect), model=asking_for("work"))) as stage:
+        step = await while_running(stage, await until_the_call(stage))
+        await stage.stop()
+        await stage.clock.advance(30)
+        assert not step.done()
+        assert body.contexts[0].abort.is_set()
+        assert (await stage.snapshot())["state"]["stopping"]
+
+        body.gate.set()
+        await stage.clock.settle()
+
+        assert step.done()
+        assert await stage.results() == {"work": ("succeeded", "paid")}
+        assert (await stage.event_types())[-1] == "turn_cancelled"
+
+
+async def test_a_stop_does_not_wait_for_a_read_and_cuts_it_off() -> None:
+    body = Body()
+    body.gate = asyncio.Event()
+    async with open_stage(an_agent(a_tool(body), model=asking_for("work"))) as stage:
+        step = await while_running(stage, await until_the_call(stage))
+        await stage.stop()
+        assert (await stage.event_types())[-1] == "turn_cancelled"
+        closed = (await stage.head()).version
+
+        await stage.clock.advance(5.1)
+
+        assert step.done()
+        assert body.cancelled
+        assert (await stage.head()).version == closed
+        assert await stage.results() == {"work": ("rejected", texts.STOPPED_BEFORE_START)}
+
+
+async def test_f029_a_late_result_never_changes_a_stopped_turn() -> None:
+    body = Body("late")
+    body.gate = asyncio.Event()
+    async with open_stage(an_agent(a_tool(body), model=asking_for("work"))) as stage:
+        step = await while_running(stage, await until_the_call(stage))
+        await stage.stop()
+        body.gate.set()
+        await stage.clock.settle()
+
+        assert step.done()
+        assert (await stage.event_types())[-1] == "turn_cancelled"
+        assert (await stage.results())["work"][0] == "rejected"
+        assert await stage.stop(turn_id="turn-1") == {"result": "already_recorded"}
+
+
+async def test_f026_the_message_after_a_stop_finds_exactly_one_result_for_every_call() -> None:
+    body = Body()
+    body.gate = asyncio.Event()
+    model = asking_for("work")
+    async with open_stage(an_agent(a_tool(body), model=model)) as stage:
+        step = await while_running(stage, await until_the_call(stage))
+        await stage.stop()
+        await stage.clock.advance(5.1)
+        assert step.done()
+
+        body.gate.set()
+        await stage.send("hello")
+        await stage.run_all()
+
+        kinds = [type(item).__name__ for item in model.requests[1].messages]
+        assert kinds == ["UserItem", "ModelItem", "ToolResultItem", "UserItem", "UserItem"]
+
+
+@pytest.mark.parametrize(("effect", "status"), [("read", "failed"), ("idempotent_write", "outcome_unknown")])
+async def test_an_unexpected_exception_is_tried_again_after_one_and_two_seconds_with_the_same_key(
+    effect: str, status: str
+) -> None:
+    clock = VirtualClock()
+    body = Body(ValueError("secret"))
+    async with open_stage(an_agent(a_tool(body, effect), model=asking_for("work")), clock=clock) as stage:
+        times = []
+        run = body.run
+
+        async def timed(context: ToolContext) -> Any:
+            times.append(clock.now())
+            return await run(context)
+
+        body.run = timed  # type: ignore[method-assign]
+        await stage.send("go")
+        await stage.run_all()
+
+        waits = [(later - earlier).total_seconds() for earlier, later in pairwise(times)]
+        assert waits == [1, 2]
+        assert len({context.idempotency_key for context in body.contexts}) == 1
+        assert [context.attempt for context in body.contexts] == [1, 2, 3]
+        (result,) = (await stage.results()).values()
+        assert result[0] == status
+        assert "secret" not in str(await stage.entries())
+        assert (await stage.transcript())[-1] == ("assistant", "done")
+
+
+@pytest.mark.parametrize("effect", WRITES_ONCE)
+async def test_a_write_that_runs_once_is_not_tried_again_and_its_outcome_is_said_to_be_unknown(effect: str) -> None:
+    body = Body(ValueError("half way"))
+    async with open_stage(an_agent(a_tool(body, effect), model=asking_for("work"))) as stage:
+        await stage.send("go")
+        await stage.run_all()
+
+        assert body.runs == 1
+        assert await stage.results() == {"work": ("outcome_unknown", texts.OUTCOME_UNKNOWN)}
+
+
+@pytest.mark.parametrize("effect", ["read", "idempotent_write", *WRITES_ONCE])
+async def test_a_failure_that_the_tool_tells_of_is_shown_to_the_model_and_not_tried_again(effect: str) -> None:
+    body = Body(ToolExecutionError("order 7 was shipped"))
+    async with open_stage(an_agent(a_tool(body, effect), model=asking_for("work"))) as stage:
+        await stage.send("go")
+        await stage.run_all()
+
+        assert body.runs == 1
+        assert await stage.results() == {"work": ("failed", "order 7 was shipped")}
+
+
+async def test_f131_one_tools_failure_leaves_its_siblings_alone() -> None:
+    ok, boom, slow = Body("one"), Body(ValueError("no")), Body("three")
+    tools = [a_tool(ok, name="ok1"), a_tool(boom, name="boom"), a_tool(slow, name="slow_ok")]
+    model = asking_for("ok1", "boom", "slow_ok")
+    async with open_stage(an_agent(*tools, model=model)) as stage:
+        await stage.send("go")
+        for message in await stage.run_all():  # all of it is delivered once more
+            await stage.run(message)
+
+        assert (ok.runs, boom.runs, slow.runs) == (1, 3, 1)
+        assert [name for name, _ in (await stage.results()).items()] == ["ok1", "boom", "slow_ok"]
+        assert len(model.requests) == 2
+        results = model.requests[1].messages[-3:]
+        assert [getattr(r, "status", "") for r in results] == ["succeeded", "failed", "succeeded"]
+
+
+@pytest.mark.parametrize(
+    ("effect", "status", "runs"),
+    [("read", "failed", 3), ("idempotent_write", "outcome_unknown", 3), ("non_idempotent_write", "outcome_unknown", 1)],
+)
+async def test_a_tool_that_does_not_end_in_its_time_is_cut_off_right_then(effect: str, status: str, runs: int) -> None:
+    body = Body()
+    body.gate = asyncio.Event()
+    agent = an_agent(a_tool(body, effect), model=asking_for("work"), tool_timeout=timedelta(seconds=2))
+    async with open_stage(agent) as stage:
+        message = await until_the_call(stage)
+        began = stage.clock.now()
+
+        await stage.run(message)
+
+        assert stage.clock.now() - began == timedelta(seconds=2)
+        assert body.cancelled
+        await stage.run_all()
+        assert body.runs == runs
+        assert (await stage.results())["work"][0] == status
+
+
+async def test_a_tool_of_a_host_with_less_time_is_cut_off_at_the_hosts_deadline() -> None:
+    body = Body()
+    body.gate = asyncio.Event()
+    async with open_stage(an_agent(a_tool(body), model=asking_for("work"))) as stage:
+        message = await until_the_call(stage)
+        deadline = stage.clock.now() + timedelta(seconds=7)
+
+        await stage.run(message, deadline=deadline)
+
+        assert body.contexts[0].deadline == deadline
+        assert stage.clock.now() == deadline
+        reset = (await stage.events())[-1]
+        assert reset["payload"]["reason"] == "work did not end before its deadline"
+
+
+@pytest.mark.parametrize(
+    ("effect", "status", "text"),
+    [
+        ("read", "failed", "the output of work has"),
+        ("non_idempotent_write", "succeeded", "[Perdure] The tool succeeded, but the output of work has"),
+    ],
+)
+async def test_an_output_that_is_too_large_is_not_kept_and_a_write_still_succeeded(
+    effect: str, status: str, text: str
+) -> None:
+    for size, kept in ((MAX_TOOL_OUTPUT_BYTES, True), (MAX_TOOL_OUTPUT_BYTES + 1, False)):
+        body = Body("x" * size)
+        async with open_stage(an_agent(a_tool(body, effect), model=asking_for("work"))) as stage:
+            await stage.send("go")
+            await stage.run_all()
+
+            got_status, output = (await stage.results())["work"]
+            assert body.runs == 1
+            assert got_status == ("succeeded" if kept else status)
+            assert output == "x" * size if kept else output.startswith(text)
+
+
+async def test_a_lone_surrogate_of_a_runner_becomes_a_replacement_character_and_a_pair_one_character() -> None:
+    class Runner:
+        async def run_model_step(self, agent: Any, context: Any) -> Any:
+            from perdure.agents.stepwise import StepwiseRunner
+
+            return await StepwiseRunner().run_model_step(agent, context)
+
+        async def execute_tool(self, agent: Any, context: Any, arguments: Any) -> str:
+            return "a\ud800b\ud83d\ude00\x00c"
+
+    agent = an_agent(a_tool(Body()), model=asking_for("work"), runner=Runner())
+    async with open_stage(agent) as stage:
+        await stage.send("go")
+        await stage.run_all()
+
+        assert await stage.results() == {"work": ("succeeded", "a\ufffdb\U0001f600\x00c")}
+
+
+async def test_f134_a_tool_that_a_deployment_removed_is_unknown_and_its_orphan_gets_a_result() -> None:
+    body = Body()
+    model = asking_for("work")
+    async with open_stage(an_agent(a_tool(body), model=model)) as stage:
+        message = await until_the_call(stage)
+        other = redeployed(stage, an_agent(a_tool(body, name="renamed"), model=model))
+
+        await other.run(message)
+
+        assert await stage.results() == {"work": ("failed", "unknown tool work; available tools: renamed")}
+        assert body.runs == 0
+
+
+@pytest.mark.parametrize("gone", ["tool", "agent"])
+async def test_f134_what_ran_before_its_tool_was_removed_has_an_unknown_outcome(gone: str) -> None:
+    body = Body(ValueError("half way"))
+    model = asking_for("work")
+    async with open_stage(an_agent(a_tool(body, "idempotent_write"), model=model)) as stage:
+        await stage.run(await until_the_call(stage))
+        assert body.runs == 1
+        other = redeployed(stage, an_agent(model=model, name="support" if gone == "tool" else "another"))
+
+        await stage.clock.advance(10)
+        while (message := stage.queue.take()) is not None and message.kind != "run_model":
+            await other.run(message)
+            await stage.clock.advance(10)
+
+        assert (await stage.results())["work"] == ("outcome_unknown", texts.OUTCOME_UNKNOWN)
+
+
+async def test_a_tool_of_an_agent_that_is_not_deployed_did_not_run() -> None:
+    async with open_stage(an_agent(a_tool(Body()), model=asking_for("work"))) as stage:
+        message = await until_the_call(stage)
+        other = redeployed(stage, an_agent(name="another"))
+
+        await other.run(message)
+
+        (status, text) = (await stage.results())["work"]
+        assert status == "failed"
+        assert text == f"{texts.DID_NOT_RUN}: agent 'support' is not part of this deployment"
+
+
+async def test_x8_a_lost_answer_to_the_start_is_recognised_and_the_body_runs_once() -> None:
+    body = Body("paid")
+    agent = an_agent(a_tool(body, "non_idempotent_write"), model=asking_for("work"))
+    async with open_stage(agent, wrap_store=losing_the_first("tool_started")) as stage:
+        await stage.send("go")
+        await stage.run_all()
+
+        assert body.runs == 1
+        assert await stage.results() == {"work": ("succeeded", "paid")}
+        assert (await stage.event_types()).count("tool_call_started") == 1
+
+
+async def test_a_lost_answer_to_the_outcome_is_recognised_and_the_model_asked_once() -> None:
+    model = asking_for("work")
+    body = Body("paid")
+    agent = an_agent(a_tool(body, "non_idempotent_write"), model=model)
+    async with open_stage(agent, wrap_store=losing_the_first("tool_finished")) as stage:
+        await stage.send("go")
+        await stage.run_all()
+
+        assert body.runs == 1
+        assert len(model.requests) == 2
+        assert await stage.results() == {"work": ("succeeded", "paid")}
+
+
+async def dead_in_the_body(stage: Stage, body: Body, message: Any) -> None:
+    """A worker dies in the body: its task ends and nobody renews the lease any more."""
+    body.gate = asyncio.Event()
+    step = await while_running(stage, message)
+    step.cancel()
+    await asyncio.wait({step})
+    body.gate = None
+    await stage.clock.advance((LEASE_DURATION + LEASE_GRACE).total_seconds())
+
+
+@pytest.mark.parametrize(
+    ("effect", "runs", "status"),
+    [
+        ("read", 2, "succeeded"),
+        ("idempotent_write", 2, "succeeded"),
+        ("non_idempotent_write", 1, "outcome_unknown"),
+        ("unclassified", 1, "outcome_unknown"),
+    ],
+)
+async def test_f106_a_worker_that_died_in_the_body_is_replaced_only_where_the_effect_allows(
+    effect: str, runs: int, status: str
+) -> None:
+    body = Body("ok")
+    async with open_stage(an_agent(a_tool(body, effect), model=asking_for("work"))) as stage:
+        await dead_in_the_body(stage, body, await until_the_call(stage))
+
+        await sweep_session(stage.deps, SESSION)
+        await stage.run_all()
+
+        assert body.runs == runs
+        assert (await stage.results())["work"][0] == status
+        assert len({context.idempotency_key for context in body.contexts}) == 1
+
+
+async def test_f103_a_tools_message_that_comes_twice_runs_its_body_once() -> None:
+    body = Body("ok")
+    body.gate = asyncio.Event()
+    async with open_stage(an_agent(a_tool(body), model=asking_for("work"))) as stage:
+        message = await until_the_call(stage)
+        step = await while_running(stage, message)
+
+        await call_tool(stage.deps, message)
+        body.gate.set()
+        await stage.clock.settle()
+        assert step.done()
+        await call_tool(stage.deps, message)
+
+        assert body.runs == 1
+
+
+async def test_progress_of_a_tool_goes_to_the_viewers_and_is_no_model_input() -> None:
+    model = asking_for("work")
+    seen: list[list[str]] = []
+
+    @function_tool(effect="read", name="work")
+    async def work(context: ToolContext) -> str:
+        assert context.report_progress is not None
+        await context.report_progress("half way")
+        seen.append([e["payload"].get("text", "") for e in await stage.events() if "sequence" not in e])
+        return "ok"
+
+    async with open_stage(an_agent(work, model=model)) as stage:
+        await stage.send("go")
+        await stage.run_all()
+
+        assert seen == [["", "half way"]]
+        assert "half way" not in str(model.requests)
+        assert "tool_progress" not in await stage.event_types()
+
+
+async def test_calls_run_side_by_side_and_their_results_stand_in_the_models_order() -> None:
+    first, second = Body("1"), Body("2")
+    first.gate = asyncio.Event()
+    model = asking_for("first", "second")
+    agent = an_agent(a_tool(first, name="first"), a_tool(second, name="second"), model=model)
+    async with open_stage(agent) as stage:
+        await stage.send("go")
+        await stage.run_next()
+        step = await while_running(stage, stage.taken())
+        await stage.run_next()
+        assert not model.requests[1:]
+
+        first.gate.set()
+        await stage.clock.settle()
+        assert step.done()
+        await stage.run_all()
+
+        results = model.requests[1].messages[-2:]
+        assert [(getattr(r, "tool_name", ""), getattr(r, "output", "")) for r in results] == [
+            ("first", "1"),
+            ("second", "2"),
+        ]
