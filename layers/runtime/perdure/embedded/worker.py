@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
@@ -15,7 +14,7 @@ from perdure.errors import PerdureError
 from perdure.ports import SessionKey
 from perdure.steps.base import StepDeps, StepMessage
 from perdure.steps.call_tool import call_single_attempt_tool, call_tool
-from perdure.steps.recover import fire_timer, sweep, sweep_session
+from perdure.steps.recover import fire_timer, sweep, sweep_session_safely
 from perdure.steps.run_model import run_model
 
 logger = logging.getLogger("perdure")
@@ -65,6 +64,8 @@ class EmbeddedWorker:
         for loop in self._loops:
             loop.cancel()
         await asyncio.gather(*self._loops, return_exceptions=True)
+        self._queue.close()
+        self._timers.close()
         left: set[asyncio.Task[None]] = set()
         if self._running:
             _, left = await asyncio.wait(self._running, timeout=grace_seconds)
@@ -77,7 +78,7 @@ class EmbeddedWorker:
         """Rebuild queue and timers from the heads. The leases of an earlier process count as expired at once."""
         await self._leases.expire_earlier_leases()
         for key in await self._deps.ports.store.sessions_due(_FOR_EVER, limit=1_000_000):
-            await sweep_session(self._deps, key, at_start=True)
+            await sweep_session_safely(self._deps, key, at_start=True)
 
     async def _run_steps(self) -> None:
         while True:
@@ -105,14 +106,16 @@ class EmbeddedWorker:
     async def _fire(self, key: SessionKey, timer: Timer) -> None:
         try:
             await fire_timer(self._deps, key, timer.timer_id, timer.fence)
-        except PerdureError:
+        except Exception:  # one timer's fault must not keep the others from firing
             logger.exception("a timer could not be fired; the sweep will", extra={"session_id": key.session_id})
 
     async def _sweep_regularly(self) -> None:
         while True:
             await self._deps.ports.clock.sleep(SWEEP_SECONDS)
-            with contextlib.suppress(PerdureError):
+            try:
                 await sweep(self._deps)
+            except Exception:  # the next sweep tries again
+                logger.exception("the sweep failed")
 
 
 def _fields(key: SessionKey, dispatch: Dispatch) -> dict[str, object]:

@@ -10,7 +10,7 @@ from perdure.core.head import Head
 from perdure.core.limits import LEASE_GRACE, START_LEASE
 from perdure.ports import SessionKey
 from perdure.steps.base import StepDeps, StepMessage
-from perdure.steps.commit import execute, resend_unclaimed
+from perdure.steps.commit import execute, logger, resend_unclaimed
 
 FIRST_SWEEP_DELAY = timedelta(seconds=60)
 """Time after which a session that is still working is looked at again; doubles with its age."""
@@ -28,8 +28,16 @@ async def sweep(deps: StepDeps, *, limit: int = 1000) -> int:
     """Look after every session whose time has come; returns how many."""
     due = await deps.ports.store.sessions_due(deps.ports.clock.now(), limit)
     for key in due:
-        await sweep_session(deps, key)
+        await sweep_session_safely(deps, key)
     return len(due)
+
+
+async def sweep_session_safely(deps: StepDeps, key: SessionKey, *, at_start: bool = False) -> None:
+    """Look after one of many sessions: whatever is wrong with it must not keep the others waiting."""
+    try:
+        await sweep_session(deps, key, at_start=at_start)
+    except Exception:  # noqa: BLE001  an outage, a newer version's record, a bug: the next sweep tries again
+        logger.exception("a session could not be looked after", extra={"session_id": key.session_id})
 
 
 async def sweep_session(deps: StepDeps, key: SessionKey, *, at_start: bool = False) -> None:
