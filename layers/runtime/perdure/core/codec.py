@@ -39,15 +39,23 @@ def encode(value: Any) -> dict[str, Any]:
     """
     if isinstance(value, dict):
         return value
-    return {
+    data = {
         name: item if encoder is None else encoder(item)
         for name, default, encoder in _encoders(type(value))
         if (item := getattr(value, name)) is not default and item != default
     }
+    if (compact := getattr(value, "compact", None)) is not None:
+        compact(data)
+    return data
 
 
 def decode(cls: type[_T], data: dict[str, Any]) -> _T:
-    """Build a dataclass from what `encode` made; keys that this version doesn't know are ignored."""
+    """Build a dataclass from what `encode` made; keys that this version doesn't know are ignored.
+
+    A class with `compact` and `expand` has its own short form of the object; `expand` may change `data`.
+    """
+    if (expand := getattr(cls, "expand", None)) is not None:
+        expand(data)
     fields = {
         name: data[name] if decoder is None else decoder(data[name]) for name, decoder in _decoders(cls) if name in data
     }

@@ -149,7 +149,6 @@ class Draft:
             messages=tuple(self._messages),
             events=tuple(self._events),
             receipts=tuple(Receipt(key_hash=c.key_hash, content_hash=c.content_hash, reply=answer) for c in receipts),
-            reply=reply,
             run_state=self._run_state,
             usage=tuple(self._usage),
             usage_before=self._usage_before,

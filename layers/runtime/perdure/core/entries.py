@@ -81,6 +81,10 @@ class Receipt:
     reply: JsonObject
 
 
+_PLACE = ("turn_id", "step_execution_id", "attempt")
+"""What the events of one entry mostly have in common."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
     """All that one commit adds besides the new HEAD. Every commit has one, even if it is empty.
@@ -104,8 +108,27 @@ class Entry:
     messages: tuple[Message, ...] = ()
     events: tuple[Event, ...] = ()
     receipts: tuple[Receipt, ...] = ()
-    reply: JsonObject | None = None
     run_state: JsonObject | None = None
     usage: tuple[CallUsage, ...] = ()
     usage_before: UsageTotals = NO_TOTALS
     schema_version: int = SCHEMA_VERSION
+
+    @staticmethod
+    def compact(data: JsonObject) -> None:
+        """Leave out what an event shares with the one before it; sequences have no gaps (see `codec.encode`)."""
+        before: JsonObject = {}
+        for event in data.get("events", ()):
+            place = {name: event.pop(name, None) for name in _PLACE}
+            event.update({name: place[name] for name in _PLACE if place[name] != before.get(name)})
+            if before:
+                del event["sequence"]
+            before = place
+
+    @staticmethod
+    def expand(data: JsonObject) -> None:
+        """Put back what `compact` left out."""
+        before: JsonObject = {}
+        for index, event in enumerate(data.get("events", ())):
+            before |= {name: event[name] for name in _PLACE if name in event}
+            event.update(before)
+            event.setdefault("sequence", data["events"][0]["sequence"] + index)
