@@ -138,6 +138,14 @@ def test_no_statement_reaches_further_than_it_must(template: Template) -> None:
     assert used == set(WILDCARDS)
 
 
+def test_what_is_open_in_a_statement_is_the_last_part_of_a_name_only(template: Template) -> None:
+    for holder, statement in template.statements():
+        for resource in as_list(statement["Resource"]):
+            text = written(resource)
+            if "*" in text and statement["Effect"] == "Allow":
+                assert re.fullmatch(r"\{\"Fn::Sub\": \"[^*]+\$\{[^*]+/\*\"\}", text), f"{holder}: {text}"
+
+
 def test_no_role_takes_permissions_from_outside_the_template(template: Template) -> None:
     own = set(template.of_type("AWS::IAM::ManagedPolicy"))
 
