@@ -165,6 +165,7 @@ async def test_the_snapshot_of_a_session_that_waits_for_an_approval_is_that_of_t
                 }
             ],
             "inbox": [],
+            "plan": None,
             "usage": {
                 "input_tokens": {"value": 9, "provenance": "computed"},
                 "output_tokens": {"value": 4, "provenance": "computed"},
@@ -184,7 +185,7 @@ async def test_the_snapshot_of_a_session_that_was_never_written() -> None:
         assert (shown["state"], shown["agent"], shown["messages"], shown["tool_calls"]) == (None, None, [], [])
         assert set(shown) == {
             *("session_id", "agent", "state", "messages", "tool_calls", "pending_interrupts"),
-            *("inbox", "usage", "settings", "cursor"),
+            *("inbox", "plan", "usage", "settings", "cursor"),
         }
         assert await page_of(stage, after=shown["cursor"]) == {"events": [], "cursor": shown["cursor"]}
 

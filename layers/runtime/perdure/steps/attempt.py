@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 from collections.abc import AsyncIterator, Coroutine
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -13,7 +14,7 @@ from perdure.core.expected import expected_dispatches
 from perdure.core.head import Head, Turn
 from perdure.core.limits import LEASE_DURATION, LEASE_RENEWAL
 from perdure.errors import StoreUnavailableError
-from perdure.ports import Ports, SessionKey
+from perdure.ports import Loaded, Ports, SessionKey
 from perdure.steps.base import StepMessage
 from perdure.steps.commit import resend_unclaimed
 
@@ -50,6 +51,10 @@ class Attempt:
     _working: asyncio.Task[Any] | None = None
     _ends_on_abort: bool = False
     _ended: bool = False
+    _seen_version: int = 0
+
+    def __post_init__(self) -> None:
+        self._seen_version = self.head.version
 
     @property
     def timed_out(self) -> bool:
@@ -61,12 +66,14 @@ class Attempt:
         renew_at = self.started_at + LEASE_RENEWAL
         while not self.cut.is_set():
             left = (self.deadline - clock.now()).total_seconds()
-            await clock.sleep(max(min(interval_seconds, left), 0))
+            await self._rest(max(min(interval_seconds, left), 0))
             try:
                 if clock.now() >= renew_at:
                     renew_at = clock.now() + LEASE_RENEWAL
                     self.lost = not await self._renewed()
-                if not self.abort.is_set() and self._is_over(await self.ports.store.peek(self.key)):
+                head = await self.ports.store.peek(self.key)
+                self._seen_version = max(self._seen_version, head.version)
+                if not self.abort.is_set() and self._is_over(head):
                     self.abort.set()
                     self._end_work()
             except StoreUnavailableError:
@@ -75,6 +82,13 @@ class Attempt:
                 self.abort.set()
                 self.cut.set()
                 self._end_work()
+
+    async def _rest(self, seconds: float) -> None:
+        """Wait until it is time to look again; in one process the word of a commit comes at once."""
+        if self.ports.in_process:
+            await self.ports.live.wait(self.key, version=self._seen_version, seen=sys.maxsize, timeout_seconds=seconds)
+        else:
+            await self.ports.clock.sleep(seconds)
 
     def _end_work(self) -> None:
         """Cancel the work if it has to end by now."""
@@ -132,9 +146,7 @@ async def claimed(
     """
     owner = ports.new_id()
     started_at = ports.clock.now()
-    claim = ports.leases.claim(message.key, message.step_id, message.attempt, owner, started_at + LEASE_DURATION)
-    load = ports.store.load(message.key)
-    holds, loaded = (await claim, await load) if ports.in_process else await asyncio.gather(claim, load)
+    holds, loaded = await _claim_and_load(ports, message, owner, started_at + LEASE_DURATION)
     head = loaded.head
     if head.turn is None or not _is_expected(head, message):
         await resend_unclaimed(ports, message.key, head)
@@ -163,6 +175,15 @@ async def claimed(
     finally:
         for task in aside:
             task.cancel()
+
+
+async def _claim_and_load(ports: Ports, message: StepMessage, owner: str, expires_at: datetime) -> tuple[bool, Loaded]:
+    async def claim() -> bool:
+        return await ports.leases.claim(message.key, message.step_id, message.attempt, owner, expires_at)
+
+    if ports.in_process:
+        return await claim(), await ports.store.load(message.key)
+    return await asyncio.gather(claim(), ports.store.load(message.key))
 
 
 def _is_expected(head: Head, message: StepMessage) -> bool:
