@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from perdure.agents.policies import ToolPolicy
     from perdure.agents.tools import ToolContext, current_tool_context, function_tool
     from perdure.client import connect
+    from perdure.core.cursor import advance_sequence
     from perdure.embedded.runtime import open_runtime as open  # noqa: A004 - perdure.open is the contract
     from perdure.errors import PerdureError, ToolExecutionError
 
@@ -27,6 +28,7 @@ __all__ = [
     "ToolExecutionError",
     "ToolPolicy",
     "__version__",
+    "advance_sequence",
     "connect",
     "current_tool_context",
     "function_tool",
@@ -40,6 +42,7 @@ _HOMES = {
     "ToolContext": ("perdure.agents.tools", "ToolContext"),
     "ToolExecutionError": ("perdure.errors", "ToolExecutionError"),
     "ToolPolicy": ("perdure.agents.policies", "ToolPolicy"),
+    "advance_sequence": ("perdure.core.cursor", "advance_sequence"),
     "connect": ("perdure.client", "connect"),
     "current_tool_context": ("perdure.agents.tools", "current_tool_context"),
     "function_tool": ("perdure.agents.tools", "function_tool"),

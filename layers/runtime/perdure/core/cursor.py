@@ -10,6 +10,7 @@ import base64
 import binascii
 import zlib
 from dataclasses import dataclass
+from typing import Literal
 
 from perdure.errors import InvalidRequestError
 
@@ -64,6 +65,23 @@ class Cursor:
     def seen(self, step_id: str, attempt: int) -> int:
         """Return how many progress events of a step's attempt lie before this place."""
         return next((n for step, number, n in self.progress if (step, number) == (step_id, attempt)), 0)
+
+
+def advance_sequence(last: int | None, sequence: int) -> Literal["accepted", "duplicate", "gap"]:
+    """Say what a viewer should do with the durable event of this sequence (spec EVT-05). Progress has no sequence.
+
+    Args:
+        last: Sequence of the last event that was accepted. 0: none, and the first of the session is expected. None:
+            the viewer begins anywhere, as behind a cursor, so whatever comes first is accepted.
+        sequence: Sequence of the event that came, from 1.
+
+    Returns:
+        `accepted`: take it, and `last` is its sequence now. `duplicate`: it, or a later one, was accepted before: drop
+        it. `gap`: at least one is missing before it: read again from the cursor of the last accepted event.
+    """
+    if last is None or sequence == last + 1:
+        return "accepted"
+    return "duplicate" if sequence <= last else "gap"
 
 
 def _read_steps(text: str) -> tuple[StepProgress, ...]:
