@@ -1,4 +1,4 @@
-"""The traces of `races.md` in which a step takes part, each as its shortest story. The others: README.md beside this."""
+"""The traces of `races.md` in which a step takes part, each as its shortest story. README.md has the others."""
 
 from __future__ import annotations
 
