@@ -160,6 +160,8 @@ class LambdaHarness:
                     answer = self._handler(function)(event, context)
                 finally:
                     self._current.reset(token)
+                if self.clock.now() > context.ends_at:  # too late to stop it where Lambda would have
+                    raise TimeoutError(f"{function} ran longer than its {TIMEOUTS[function]} s")
             done = Invocation(function, event, answer=answer)
         except (Exception, Crash) as error:  # noqa: BLE001 - Lambda reports whatever it is
             done = Invocation(function, event, error=error)
