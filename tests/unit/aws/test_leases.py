@@ -90,8 +90,10 @@ async def test_a_claim_renewed_between_the_two_writes_of_a_revocation_stays_aliv
 
 async def test_an_attempt_behind_a_later_one_is_never_called_unclaimed(leases: DynamoDBLeases) -> None:
     await leases.claim(KEY, STEP, 2, "bob", SOON)
+    await leases.revoke(KEY, "call-2-0", 2, NOON)
 
     assert await leases.revoke(KEY, STEP, 1, NOON) == "claimed"
+    assert await leases.revoke(KEY, "call-2-0", 1, NOON) == "claimed"
 
 
 async def test_a_lease_past_its_ttl_counts_as_absent_though_it_is_still_there(
