@@ -17,7 +17,9 @@ from perdure.testing.lambda_harness import LambdaHarness
 SESSION = "/v1/sessions/case-42"
 
 
-def an_agent(tool: FunctionTool, *, deadline: timedelta | None = None) -> AgentRegistry:
+def an_agent(
+    tool: FunctionTool, *, deadline: timedelta | None = None, tool_timeout: timedelta = timedelta(minutes=14)
+) -> AgentRegistry:
     """Return an agent that calls its one tool, and says so when it has a result."""
 
     def script(request: ModelRequest) -> Reply:
@@ -25,9 +27,10 @@ def an_agent(tool: FunctionTool, *, deadline: timedelta | None = None) -> AgentR
         return Reply(text="done") if isinstance(last, ToolResultItem) else Reply(calls=(call(tool.name),))
 
     policies = {tool.name: ToolPolicy(approval_deadline=deadline)} if deadline else {}
-    return AgentRegistry(
-        [AgentDefinition(name="test", model=ScriptedModel(script), tools=[tool], tool_policies=policies)]
+    agent = AgentDefinition(
+        name="test", model=ScriptedModel(script), tools=[tool], tool_policies=policies, tool_timeout=tool_timeout
     )
+    return AgentRegistry([agent])
 
 
 def send(harness: LambdaHarness, text: str, key: str | None = None) -> dict[str, Any]:

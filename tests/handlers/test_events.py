@@ -78,15 +78,6 @@ def test_a_message_about_a_session_that_was_never_written_is_old_news(harness: L
     assert snapshot(harness)["state"] is None
 
 
-def test_a_dead_timer_fires_after_all(harness: LambdaHarness) -> None:
-    dead = event("record-dead-letter")
-    dead["Records"][0]["body"] = event("fire-timer")["Records"][0]["body"]
-
-    done = harness.invoke("record_dead_letter", dead)
-
-    assert done.answer == ANSWERED
-
-
 def test_a_viewer_gets_in_with_a_ticket_only_and_is_answered(harness: LambdaHarness) -> None:
     handed_over(harness, "api-send-input")
 

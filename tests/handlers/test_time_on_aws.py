@@ -46,6 +46,19 @@ def test_a_short_deadline_needs_no_schedule(harness: LambdaHarness) -> None:
     assert results(harness) == [("pay", "rejected")]
 
 
+def test_a_timer_that_became_a_dead_letter_fires_after_all(harness: LambdaHarness) -> None:
+    harness.agents = an_agent(pay, deadline=timedelta(minutes=10))
+    send(harness, "Pay.")
+    harness.deliver_one()
+    (timer,) = harness.queues.messages
+    harness.clock.advance(601)
+
+    done = harness.invoke("record_dead_letter", harness.queues.event(timer))
+
+    assert done.answer == {"batchItemFailures": []}
+    assert snapshot(harness)["pending_interrupts"] == []
+
+
 def test_a_decision_takes_its_schedule_away(harness: LambdaHarness) -> None:
     harness.agents = an_agent(pay, deadline=timedelta(hours=2))
     send(harness, "Pay.")
@@ -103,7 +116,7 @@ def test_a_step_ends_itself_before_its_function_would_be_killed(harness: LambdaH
         await asyncio.sleep(3600)
         return "never"
 
-    harness.agents = an_agent(forever)
+    harness.agents = an_agent(forever, tool_timeout=timedelta(hours=2))
     send(harness, "Go.")
 
     harness.settle(timedelta(hours=3))

@@ -221,6 +221,24 @@ def test_a_function_that_can_not_even_start_ends_the_turn_visibly(harness: Lambd
     assert transcript(harness)[-1][0] == "assistant"
 
 
+def test_a_payment_whose_function_never_started_is_known_not_to_have_run(harness: LambdaHarness) -> None:
+    def broken(function: str, _event: Any) -> None:
+        if function == "call_single_attempt_tool":
+            raise Crash
+
+    send(harness, REFUND)
+    harness.settle()
+    (interrupt,) = snapshot(harness)["pending_interrupts"]
+    harness.before_invocation = broken
+    harness.gateway.http("POST", f"{SESSION}/interrupts/{interrupt['interrupt_id']}", {"approved": True})
+
+    harness.settle(timedelta(hours=6))
+
+    assert refunds() == 0
+    assert ("result", "refund_order failed") in transcript(harness)
+    assert transcript(harness)[-1][0] == "assistant"
+
+
 def crash_everywhere(harness: LambdaHarness, begin: Callable[[str], None]) -> Iterator[tuple[str, str]]:
     """Go through the same course with a crash at one place after the other; yield each session and where it crashed.
 
