@@ -1,1 +1,13 @@
-"""What tests of Perdure, ours and our users, are built with."""
+"""What tests of Perdure, ours and our users, are built with.
+
+| module | for |
+|---|---|
+| `clock` | `VirtualClock`: time that a test moves, or that jumps ahead whenever nothing else can happen |
+| `fixtures` | `open_stage`: all ports in one process; a test runs the steps one by one |
+| `history` | `step_history`, `shape`: the steps of a turn, read from its events |
+| `gates` | `FileGate`, `InvocationLog`: stop another process at an exact point, count what its tools really did |
+| `processes` | `WorkerProcess`: a killable worker; `poll_until`, `pending`, `decide`, `finished`: patience that ends |
+| `worker` | the program that a `WorkerProcess` runs |
+| `providers` | a model provider over HTTP, with faults |
+| `moto`, `counting`, `lambda_harness`, `virtual_time` | AWS in one process, its calls counted, its queues and time moved by a test |
+"""
