@@ -68,6 +68,7 @@ class Invocation:
 
     function: str
     event: JsonObject
+    took: timedelta
     answer: JsonObject | None = None
     error: BaseException | None = None
 
@@ -151,6 +152,7 @@ class LambdaHarness:
 
     def invoke(self, function: str, event: JsonObject) -> Invocation:
         """Run one function once, and take over what it sent."""
+        began_at = self.clock.now()
         try:
             self.before_invocation(function, event)
             with self._container(function) as container:
@@ -162,9 +164,9 @@ class LambdaHarness:
                     self._current.reset(token)
                 if self.clock.now() > context.ends_at:  # too late to stop it where Lambda would have
                     raise TimeoutError(f"{function} ran longer than its {TIMEOUTS[function]} s")
-            done = Invocation(function, event, answer=answer)
+            done = Invocation(function, event, self.clock.now() - began_at, answer=answer)
         except (Exception, Crash) as error:  # noqa: BLE001 - Lambda reports whatever it is
-            done = Invocation(function, event, error=error)
+            done = Invocation(function, event, self.clock.now() - began_at, error=error)
         self.invocations.append(done)
         self.queues.collect()
         return done
