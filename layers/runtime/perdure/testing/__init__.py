@@ -9,5 +9,5 @@
 | `processes` | `WorkerProcess`: a killable worker; `poll_until`, `pending`, `decide`, `finished`: patience that ends |
 | `worker` | the program that a `WorkerProcess` runs |
 | `providers` | a model provider over HTTP, with faults |
-| `moto`, `counting`, `lambda_harness`, `virtual_time` | AWS in one process, its calls counted, its queues and time moved by a test |
+| `moto`, `counting`, `lambda_harness`, `virtual_time` | AWS in one process: its calls counted, time moved by a test |
 """
