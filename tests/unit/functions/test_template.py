@@ -296,6 +296,18 @@ def test_every_queue_and_function_is_watched(template: Template) -> None:
     assert alarms["SweepMissingAlarm"]["TreatMissingData"] == "breaching"
 
 
+def test_a_session_that_the_sweep_can_not_look_after_raises_its_alarm(template: Template) -> None:
+    (counted,) = template.of_type("AWS::Logs::MetricFilter").values()
+    alarm = template.of_type("AWS::CloudWatch::Alarm")["SweepErrorsAlarm"]
+    (into,) = counted["MetricTransformations"]
+    metric = {"Namespace": into["MetricNamespace"], "MetricName": into["MetricName"]}
+
+    assert counted["LogGroupName"] == template.functions["SweepFunction"]["LoggingConfig"]["LogGroup"]
+    assert counted["FilterPattern"] == '{ $.level = "ERROR" }'
+    assert template.functions["SweepFunction"]["LoggingConfig"]["LogFormat"] == "JSON"
+    assert metric in [m["MetricStat"]["Metric"] for m in alarm["Metrics"] if "MetricStat" in m]
+
+
 def test_the_operations_page_explains_every_alarm_parameter_and_output(template: Template) -> None:
     page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
     names = [
