@@ -24,7 +24,7 @@ def measure() -> dict[str, Any]:
 def _best(statement: str) -> float:
     program = _TIMER.format(statement=statement)
     runs = [
-        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)  # noqa: S603
+        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
         for _ in range(RUNS + 1)
     ]
     return round(min(float(run.stdout) for run in runs[1:]), 1)

@@ -295,6 +295,30 @@ async def test_a_dead_letter_that_is_old_news_sends_what_is_expected_now() -> No
         assert (await stage.head()).turn is not None
 
 
+async def test_a_start_does_not_make_the_sweep_look_again_before_a_far_deadline() -> None:
+    async with open_stage(a_refund(timedelta(days=300))) as stage:
+        await stage.send("go")
+        await stage.run_all()
+
+        await sweep_session(stage.deps, SESSION, at_start=True)
+
+        await stage.clock.advance(timedelta(days=299).total_seconds())
+        assert await sweep(stage.deps) == 0
+        await stage.clock.advance(timedelta(days=1).total_seconds() + TIMER_GRACE.total_seconds())
+        assert await sweep(stage.deps) == 1
+
+
+async def test_looking_at_a_session_that_waits_for_a_person_does_not_make_it_due() -> None:
+    async with open_stage(a_refund()) as stage:
+        await stage.send("go")
+        await stage.run_all()
+
+        await sweep_session(stage.deps, SESSION)
+
+        await stage.clock.advance(timedelta(days=1).total_seconds())
+        assert await sweep(stage.deps) == 0
+
+
 # --- timers ---------------------------------------------------------------------------------------------------------
 
 

@@ -7,7 +7,9 @@ from datetime import datetime
 from typing import Any
 
 from perdure.core.commands import ReceiptClaim
+from perdure.core.entries import SCHEMA_VERSION as ENTRY_SCHEMA
 from perdure.core.entries import Entry, Event, Input, Message, Receipt
+from perdure.core.head import SCHEMA_VERSION as HEAD_SCHEMA
 from perdure.core.head import Head, Turn
 from perdure.core.ids import made_by
 from perdure.core.usage import NO_TOTALS, CallUsage
@@ -152,11 +154,13 @@ class Draft:
             run_state=self._run_state,
             usage=tuple(self._usage),
             usage_before=self._usage_before,
+            schema_version=ENTRY_SCHEMA,
         )
         head = replace(
             self.head,
             version=self.version,
             message_sequence=self._message_sequence,
             event_sequence=self._event_sequence,
+            schema_version=HEAD_SCHEMA,
         )
         return Decision(head, entry, answer)

@@ -111,7 +111,7 @@ class Entry:
     run_state: JsonObject | None = None
     usage: tuple[CallUsage, ...] = ()
     usage_before: UsageTotals = NO_TOTALS
-    schema_version: int = SCHEMA_VERSION
+    schema_version: int = 1  # what a record that does not say it has; never changes
 
     @staticmethod
     def compact(data: JsonObject) -> None:

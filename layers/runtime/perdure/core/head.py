@@ -200,7 +200,7 @@ class Head:
     usage: UsageTotals = NO_TOTALS
     deleted_before: int | None = None
     preview: str = ""
-    schema_version: int = SCHEMA_VERSION
+    schema_version: int = 1  # what a record that does not say it has; never changes
 
     @property
     def exists(self) -> bool:

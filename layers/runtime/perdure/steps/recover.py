@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from perdure.core.commands import AttemptLost, TimerFired
 from perdure.core.expected import Dispatch, expected_dispatches, expected_timers
 from perdure.core.head import Head
-from perdure.core.limits import LEASE_GRACE, START_LEASE
+from perdure.core.limits import LEASE_GRACE, START_LEASE, TIMER_GRACE
 from perdure.ports import SessionKey
 from perdure.steps.base import StepDeps, StepMessage
 from perdure.steps.commit import execute, logger, resend_unclaimed
@@ -49,17 +49,20 @@ async def sweep_session(deps: StepDeps, key: SessionKey, *, at_start: bool = Fal
     ports = deps.ports
     loaded = await ports.store.load(key)
     now = ports.clock.now()
+    looks: list[datetime] = []
     for timer in expected_timers(loaded.head):
+        looks.append(max(timer.due_at + TIMER_GRACE, now + FIRST_SWEEP_DELAY))
         if timer.due_at <= now:
             await fire_timer(deps, key, timer.timer_id, timer.fence)
         elif at_start:
             await ports.timers.set(key, timer)
-    looks = [now + _next_delay(loaded.head, now)]
     for dispatch in expected_dispatches(loaded.head):
+        looks.append(now + _next_delay(loaded.head, now))
         expires_at = await _look_after(deps, key, loaded.head, dispatch, now=now, at_start=at_start)
         if expires_at is not None:  # not renewed until then: its worker is dead
             looks.append(expires_at + LEASE_GRACE)
-    await ports.store.postpone(key, loaded.head.version, min(looks))
+    if looks:  # a session that awaits only a person costs no further look
+        await ports.store.postpone(key, loaded.head.version, min(looks))
 
 
 async def _look_after(
