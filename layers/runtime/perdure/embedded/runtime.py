@@ -59,7 +59,7 @@ class EmbeddedRuntime:
             leases=leases,
             queue=queue,
             timers=timers,
-            live=EmbeddedLive(),
+            live=EmbeddedLive(self._clock),
             clock=self._clock,
             new_id=self._new_id,
             in_process=True,
