@@ -158,16 +158,19 @@ async def test_every_provider_call_has_a_usage_row_also_one_that_failed() -> Non
         assert (await stage.snapshot())["usage"]["model_calls"] == 2
 
 
-async def test_a_stop_ends_the_call_within_a_second_or_so_and_keeps_what_was_shown_marked() -> None:
+@pytest.mark.parametrize(("in_process", "seconds"), [(True, 0), (False, 1.1)], ids=["in-process", "elsewhere"])
+async def test_a_stop_ends_the_call_at_once_or_within_a_second_and_keeps_what_was_shown_marked(
+    in_process: bool, seconds: float
+) -> None:
     model = HangingModel(ReasoningDelta("hm"), TextDelta("Once upon "), TextDelta("a time"))
-    async with open_stage(an_agent(model=model)) as stage:
+    async with open_stage(an_agent(model=model), in_process=in_process) as stage:
         await stage.send("tell me a story")
         step = asyncio.create_task(run_model(stage.deps, stage.taken()))
         await stage.clock.settle()
         assert model.waiting.is_set()
 
         assert await stage.stop() == {"result": "recorded"}
-        await stage.clock.advance(1.1)
+        await stage.clock.advance(seconds)
 
         assert step.done()
         assert model.closed
@@ -176,6 +179,31 @@ async def test_a_stop_ends_the_call_within_a_second_or_so_and_keeps_what_was_sho
         assert partial["parts"] == [{"type": "reasoning", "text": "hm"}, {"type": "text", "text": "Once upon a time"}]
         assert (await stage.event_types())[-1] == "turn_cancelled"
         assert (await stage.head()).usage.model_calls == 1
+
+
+async def test_a_stop_after_a_reconnect_keeps_only_what_the_last_call_showed() -> None:
+    clock = VirtualClock()
+    hanging = HangingModel(TextDelta("Again from the start"))
+    provider = Provider(clock, failing(partial_text="Half an ans"))
+    calls = iter([provider.stream, hanging.stream])
+
+    class Both:
+        provider = model = "both"
+
+        def stream(self, request: Any) -> Any:
+            return next(calls)(request)
+
+    async with open_stage(an_agent(model=Both()), clock=clock) as stage:
+        await stage.send("hi")
+        step = asyncio.create_task(run_model(stage.deps, stage.taken()))
+        await clock.advance(1)
+        assert hanging.waiting.is_set()
+
+        await stage.stop()
+        await clock.advance(1.1)
+
+        assert step.done()
+        assert (await stage.transcript())[-1] == ("assistant", "Again from the start")
 
 
 async def test_a_stop_that_discards_keeps_nothing_of_the_answer() -> None:
