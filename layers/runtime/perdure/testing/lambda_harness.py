@@ -98,6 +98,7 @@ class LambdaHarness:
         deliveries: How often each message is handed over; 2 doubles everything, as SQS may.
         invocations: All invocations so far, the oldest first.
         before_invocation: Called before each one; may raise `Crash` to lose the invocation as a whole.
+        running: The function that runs now; None: AWS itself, that is, the harness.
         threads: Where new containers make their calls; None: in the pool of `perdure.aws.clients`.
     """
 
@@ -109,6 +110,7 @@ class LambdaHarness:
     invocations: list[Invocation] = field(default_factory=list)
     before_invocation: Callable[[str, JsonObject], None] = lambda _function, _event: None
     threads: Executor | None = None
+    running: str | None = None
 
     def __post_init__(self) -> None:
         self._settings = Settings.from_environment(self.aws.environment())
@@ -153,6 +155,7 @@ class LambdaHarness:
     def invoke(self, function: str, event: JsonObject) -> Invocation:
         """Run one function once, and take over what it sent."""
         began_at = self.clock.now()
+        outer, self.running = self.running, function
         try:
             self.before_invocation(function, event)
             with self._container(function) as container:
@@ -167,6 +170,8 @@ class LambdaHarness:
             done = Invocation(function, event, self.clock.now() - began_at, answer=answer)
         except (Exception, Crash) as error:  # noqa: BLE001 - Lambda reports whatever it is
             done = Invocation(function, event, self.clock.now() - began_at, error=error)
+        finally:
+            self.running = outer
         self.invocations.append(done)
         self.queues.collect()
         return done
