@@ -175,6 +175,7 @@ async def claimed(
     finally:
         for task in aside:
             task.cancel()
+        await asyncio.gather(*aside, return_exceptions=True)  # a Lambda loop stops with its invocation
 
 
 async def _claim_and_load(ports: Ports, message: StepMessage, owner: str, expires_at: datetime) -> tuple[bool, Loaded]:
