@@ -473,6 +473,41 @@ async def test_f050_a_denial_is_a_result_that_the_model_sees(message: str | None
         assert (shown["status"], shown["error"], shown["cancellation_reason"]) == ("rejected", text, "denied")
 
 
+@pytest.mark.parametrize("head_start", range(8))
+async def test_f063_an_approval_that_races_with_a_siblings_result_wakes_the_turn_exactly_once(head_start: int) -> None:
+    desk, model = Desk(), booking("r1", also=(call("log_visit"),))
+    async with open_stage(desk.agent(model)) as stage:
+        await stage.send("go")
+        await stage.run_next()
+        interrupt = (await pending(stage))["r1"]
+        sibling = stage.taken()
+
+        async def approve() -> None:
+            for _ in range(head_start):
+                await asyncio.sleep(0)
+            await stage.approve(interrupt)
+
+        await asyncio.gather(stage.run(sibling), approve())
+        await stage.run_all()
+
+        assert (desk.visits, desk.booked) == (1, ["r1"])
+        assert len(model.requests) == 2
+        assert (await stage.event_types())[-1] == "turn_completed"
+
+
+async def test_f063_an_answer_before_there_is_a_question_is_refused_and_does_no_harm() -> None:
+    desk = Desk()
+    async with open_stage(desk.agent(booking("r1"))) as stage:
+        await stage.send("go")
+
+        with pytest.raises(NotFoundError):
+            await stage.approve("call-2-0")
+        await stage.run_all()
+
+        assert len(await pending(stage)) == 1
+        assert desk.booked == []
+
+
 async def test_an_approvals_message_reaches_the_model_and_the_decision_names_its_actor() -> None:
     desk, model = Desk(), booking("r1")
     async with open_stage(desk.agent(model)) as stage:

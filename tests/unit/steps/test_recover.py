@@ -253,6 +253,21 @@ async def test_a_dead_letter_of_a_tool_that_nobody_claimed_says_that_it_did_not_
         assert await stage.results() == {"work": ("failed", f"{texts.DID_NOT_RUN}: received five times")}
 
 
+async def test_a_dead_letter_of_a_read_that_somebody_had_claimed_does_not_say_that_it_did_not_run() -> None:
+    async with open_stage(an_agent(a_tool(), model=asking_for("work"))) as stage:
+        await stage.send("go")
+        await stage.run_next()
+        message = stage.taken()
+        await a_claim(stage, message)
+        await stage.clock.advance(DEAD_AFTER)
+
+        await record_dead_letter(stage.deps, message, "received five times")
+
+        (status, text) = (await stage.results())["work"]
+        assert status == "failed"
+        assert texts.DID_NOT_RUN not in text
+
+
 async def test_a_dead_letter_of_a_write_that_started_says_that_its_outcome_is_unknown() -> None:
     async with open_stage(an_agent(a_tool("idempotent_write"), model=asking_for("work"))) as stage:
         await stage.send("go")
