@@ -85,6 +85,7 @@ async def checked(session: Session, turns: int, refunds: dict[str, int]) -> Coun
             status = event["payload"]["status"]
             seen[status] += 1
             key = f"local/{session.session_id}/{event['turn_id']}/{event['payload']['tool_call_id']}"
-            assert status in ("succeeded", "outcome_unknown")
-            assert refunds.get(key, 0) == 1 or status == "outcome_unknown"
+            # A call that three kills hit before it started says truthfully that it did not run.
+            paid = {"succeeded": (1,), "outcome_unknown": (0, 1), "failed": (0,)}[status]
+            assert refunds.get(key, 0) in paid, (key, status)
     return seen
