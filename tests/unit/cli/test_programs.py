@@ -1,0 +1,112 @@
+"""`perdure dev` and `perdure demo` as the programs that they are (spec DEV-01)."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+import perdure
+from perdure.testing.processes import ChildProcess, finished
+
+pytestmark = pytest.mark.processes
+
+AGENTS = '''
+from perdure import AgentDefinition, function_tool
+from perdure.models import OpenAIChatModel
+
+
+@function_tool(effect="read")
+async def lookup_order(order_id: str) -> dict:
+    """Look up an order."""
+    return {"order_id": order_id, "status": "on its way"}
+
+
+agent = AgentDefinition(name="mine", model=OpenAIChatModel("some-model"), tools=[lookup_order])
+'''
+
+NO_KEY = {"OPENAI_API_KEY": "", "OPENAI_BASE_URL": "", "PERDURE_AGENTS": "", "PERDURE_DB": ""}
+
+
+def dev(folder: Path, *options: str, **environment: str) -> ChildProcess:
+    """Return a `perdure dev` that runs in a folder outside the repository, on a free port."""
+    command = (sys.executable, "-m", "perdure", "dev", "--port", "0", *options)
+    return ChildProcess(*command, cwd=folder, environment=NO_KEY | environment)
+
+
+async def test_one_command_starts_everything_and_needs_no_key(tmp_path: Path) -> None:
+    server = dev(tmp_path)
+    try:
+        address = (await server.start()).split()[1]
+        async with perdure.connect(address) as client, httpx.AsyncClient(base_url=address) as browser:
+            page = await browser.get("/")
+            session = client.session("s-1")
+            await session.send("Where is order 7?")
+            snapshot = await finished(session)
+    finally:
+        await server.kill()
+
+    assert page.status_code == 200
+    assert "<html" in page.text
+    assert [message["role"] for message in snapshot["messages"]] == ["user", "assistant", "tool", "assistant"]
+    assert (tmp_path / ".perdure" / "sessions.db").exists()
+
+
+async def test_sessions_are_there_again_when_the_server_is_killed_and_started_anew(tmp_path: Path) -> None:
+    server = dev(tmp_path)
+    try:
+        first = (await server.start()).split()[1]
+        async with perdure.connect(first) as client:
+            await client.session("s-1").send("Refund order 7")
+        await server.kill()
+        second = (await server.start()).split()[1]
+        async with perdure.connect(second) as client:
+            session = client.session("s-1")
+            async for event in session.events():
+                if event.type == "interrupt_raised":
+                    await session.resolve(event.payload["interrupt_id"], approved=True)
+            snapshot = await finished(session)
+    finally:
+        await server.kill()
+
+    made = [(call["tool_name"], call["status"]) for call in snapshot["tool_calls"]]
+    assert made == [("lookup_order", "succeeded"), ("refund_order", "succeeded")]
+
+
+async def test_agents_from_a_folder_of_the_users_talk_to_the_server_that_the_environment_names(tmp_path: Path) -> None:
+    (tmp_path / "my_agents.py").write_text(AGENTS, encoding="utf-8")
+    provider = ChildProcess(sys.executable, "-m", "perdure.testing.providers", cwd=tmp_path)
+    server: ChildProcess | None = None
+    try:
+        base_url = (await provider.start()).split()[1]
+        server = dev(tmp_path, "--agents", "my_agents:agent", OPENAI_BASE_URL=base_url, OPENAI_API_KEY="test")
+        address = (await server.start()).split()[1]
+        async with perdure.connect(address) as client:
+            session = client.session("s-1")
+            await session.send("Please lookup order 7")
+            snapshot = await finished(session)
+    finally:
+        await provider.kill()
+        if server is not None:
+            await server.kill()
+
+    assert snapshot["agent"] == "mine"
+    assert [(call["tool_name"], call["arguments"]) for call in snapshot["tool_calls"]] == [
+        ("lookup_order", {"order_id": "7"})
+    ]
+    assert "on its way" in snapshot["messages"][-1]["parts"][0]["text"]
+
+
+async def test_the_demo_shows_what_survived_and_ends_well(tmp_path: Path) -> None:
+    demo = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "perdure", "demo"), cwd=tmp_path, stdout=asyncio.subprocess.PIPE
+    )
+    async with asyncio.timeout(120):
+        output, _ = await demo.communicate()
+
+    survived = output.decode().partition("What survived")[2].split("\n")
+    assert demo.returncode == 0
+    assert len([line for line in survived if line.startswith("  ok ")]) == 6
