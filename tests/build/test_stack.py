@@ -33,6 +33,7 @@ UNKNOWN_TO_MOTO = {
     "AWS::ApiGatewayV2::Stage",
     "AWS::CloudWatch::Alarm",
     "AWS::Lambda::EventInvokeConfig",
+    "AWS::Logs::MetricFilter",
     "AWS::S3::BucketPolicy",
     "AWS::Scheduler::ScheduleGroup",
 }
