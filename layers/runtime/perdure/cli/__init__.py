@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import io
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from perdure._version import __version__
-from perdure.errors import PerdureError
+from perdure.errors import PerdureError, TransientError
 
 DEFAULT_AGENTS = "perdure.agents.example:agents"
 DEFAULT_DATABASE = ".perdure/sessions.db"
@@ -19,6 +20,9 @@ DEFAULT_PORT = 8787
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Returns the exit code: 0 done, 1 it failed, 2 the command line or its set-up is wrong."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal may know fewer characters than a model
     options = _parser().parse_args(arguments)
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
@@ -30,8 +34,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.close()  # whoever read our output has left; there is nobody to complain to
         return 0
     except PerdureError as error:
-        print(f"perdure: {error.message}", file=sys.stderr)
-        return 2
+        from perdure.cli.printing import say
+
+        is_down = isinstance(error, TransientError)
+        hint = ": check that the server runs there" if is_down and getattr(options, "url", None) else ""
+        say(f"perdure: {error.message}{hint}", stream=sys.stderr)
+        return 1 if is_down else 2
 
 
 async def _command(options: argparse.Namespace) -> int:

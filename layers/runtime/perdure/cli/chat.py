@@ -4,121 +4,313 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import secrets
+import shlex
 import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Any, TypeVar, cast
 
+from perdure.cli import DEFAULT_AGENTS, DEFAULT_DATABASE
 from perdure.cli.connecting import connected
-from perdure.cli.printing import arguments_of, plain, print_message, say, shortened
-from perdure.errors import RequestError
+from perdure.cli.keyboard import Keyboard
+from perdure.cli.printing import arguments_of, say
+from perdure.cli.turn_view import TurnView
+from perdure.core.ids import is_session_id
+from perdure.errors import InvalidRequestError, RequestError, StoreUnavailableError
 from perdure.session import Session, SessionEvent
 
-HELP = "Type a message. /stop ends the running turn, /quit leaves; the session stays."
+T = TypeVar("T")
+
+HELP = "Type a message. /stop or Ctrl-C stops the running turn, /quit leaves; the session stays."
+QUESTION = "[y]es, [n]o, or no with a reason: "
+
+PATIENCE = (0.5, 1.0, 2.0, 4.0, 8.0)
+"""Waits in seconds before a command that got no answer is sent again, under its key: a server's restart."""
+
+
+class _Leave(Exception):  # noqa: N818 - it is no error
+    """The person wants to go."""
 
 
 async def chat(options: argparse.Namespace) -> int:
-    """Talk to one session until the input ends or `/quit`."""
+    """Talk to one session until the input ends, `/quit`, a Ctrl-C that stops nothing, or SIGTERM."""
     session_id = options.session or f"chat-{secrets.token_hex(4)}"
+    if not is_session_id(session_id):
+        raise InvalidRequestError("a session id has 1 to 128 characters of A-Z, a-z, 0-9, '.', '_', ':' and '-'")
     async with connected(options) as connection:
-        conversation = _Conversation(connection.session(session_id))
-        say(f"session {session_id}. {HELP}")
-        await conversation.resume()
-        while (line := await _ask("> ")) is not None:
-            text = line.strip()
-            if text == "/quit":
-                break
-            if text == "/stop":
-                say(str((await conversation.session.stop())["result"]))
-            elif text:
-                await conversation.say(text)
-        say(f"\ncome back with: perdure chat {session_id}")
+        with Keyboard(sys.stdin) as keyboard:
+            say(f"session {session_id}. {HELP}")
+            conversation = _Conversation(connection.session(session_id), keyboard)
+            with contextlib.suppress(_Leave):
+                await conversation.hold()
+            if conversation.is_busy and not options.url:
+                say("  (what runs is finished first, for at most 10 s; the rest is taken up next time)")
+            conversation.end_line()
+            say(f"come back with: {_same_command(session_id, options)}")
     return 0
 
 
-class _Conversation:
-    def __init__(self, session: Session) -> None:
-        self.session = session
-        self._streamed = ""
+def _same_command(session_id: str, options: argparse.Namespace) -> str:
+    words = ["perdure", "chat", session_id]
+    if options.url:
+        words += ["--url", options.url]
+    else:
+        words += ["--agents", options.agents] if options.agents != DEFAULT_AGENTS else []
+        words += ["--db", options.db] if options.db != DEFAULT_DATABASE else []
+    return shlex.join(words)
 
-    async def resume(self) -> None:
+
+class _Conversation:
+    """One session, what is shown of it, and what is asked of the person."""
+
+    def __init__(self, session: Session, keyboard: Keyboard) -> None:
+        self._session = session
+        self._keyboard = keyboard
+        self._view = TurnView(session)
+        self._asking: list[dict[str, Any]] = []
+        self._decided: set[str] = set()
+        self._cursor: str | None = None
+        self._turn_id: str | None = None
+        self._stopped = False
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a turn runs that does not wait for the person."""
+        return self._cursor is not None and not self._asking
+
+    def end_line(self) -> None:
+        self._view.end_line()
+
+    async def hold(self) -> None:
+        """Show what there is, then take turns until the person leaves; that is a `_Leave`.
+
+        Raises:
+            StoreUnavailableError: There was no answer to begin with.
+        """
+        await self._resume()
+        while True:
+            try:
+                await self._take_turns()
+            except StoreUnavailableError as error:
+                await self._look_again(error)
+
+    async def _resume(self) -> None:
         """Show the newest messages, and go on with a turn that was left running or waiting."""
-        snapshot = await self.session.snapshot()
-        for message in snapshot["messages"][-10:]:
-            print_message(message)
+        snapshot = await self._session.snapshot()
+        self._view.transcript(snapshot["messages"])
+        await self._go_on(snapshot)
+
+    async def _look_again(self, error: StoreUnavailableError) -> None:
+        while True:
+            self._view.line(f"({error.message}; what was accepted is not lost. Enter looks again)")
+            await self._ask("")
+            try:
+                return await self._resume()
+            except StoreUnavailableError as again:
+                error = again
+
+    async def _take_turns(self) -> None:
+        """Ask for a message, and follow what it starts."""
+        text = await self._ask("> ")
+        if text.strip() == "/stop":
+            await self._stop()
+        elif text.strip():
+            receipt = await self._carried_out(lambda key: self._session.send(text, idempotency_key=key))
+            if receipt is not None:
+                await self._follow(receipt.cursor)
+
+    async def _go_on(self, snapshot: dict[str, Any]) -> None:
+        """Follow the turns that are left, from the place of a snapshot."""
         state = snapshot["state"]
         if state is None or "turn_id" not in state:
             return
+        self._turn_id, self._asking = state["turn_id"], []
         for interrupt in snapshot["pending_interrupts"]:
-            await self._decide(interrupt["interrupt_id"])
+            self._open(interrupt)
         await self._follow(snapshot["cursor"])
 
-    async def say(self, text: str) -> None:
-        """Send a message and follow its turn."""
-        try:
-            receipt = await self.session.send(text)
-        except RequestError as error:
-            say(f"not sent: {error.message}")
-            return
-        await self._follow(receipt.cursor)
-
     async def _follow(self, cursor: str) -> None:
-        try:
-            async for event in self.session.events(after=cursor):
-                await self._show(event)
-        except KeyboardInterrupt:
-            await self.session.stop()
+        """Follow a turn and those that were sent meanwhile, while the person may decide, stop, and send more."""
+        self._cursor = cursor
+        await self._follow_turn()
+        while await self._has_more():
+            await self._follow_turn()
 
-    async def _show(self, event: SessionEvent) -> None:
-        payload = event.payload
-        if event.type == "text_delta":
-            self._streamed += payload["text"]
-            print(plain(payload["text"]), end="", flush=True)
-        elif event.type == "attempt_reset":
-            self._streamed = ""
-            say("\n  (the answer was cut and begins again)")
-        elif event.type == "tool_call_deferred":
-            say(f"\n  tool {payload['tool_name']} ({payload['effect']})")
-        elif event.type == "tool_call_finished":
-            say(f"  -> {payload['tool_name']} {payload['status']}")
-        elif event.type == "interrupt_raised":
-            await self._decide(payload["interrupt_id"])
-        elif event.type == "turn_failed":
-            say(f"\nthe turn failed: {payload['error']['message']}")
-        elif event.type in ("turn_completed", "turn_cancelled"):
-            await self._close(event)
+    async def _has_more(self) -> bool:
+        """Whether another turn runs, or has run meanwhile."""
+        snapshot = await self._session.snapshot()
+        if "turn_id" in snapshot["state"]:
+            return True
+        page = await self._session.event_page(after=self._cursor)
+        return any(event["type"] == "turn_started" for event in page["events"])
 
-    async def _close(self, event: SessionEvent) -> None:
-        """End the turn's output; when its text was not seen live, print it from the transcript."""
-        if not self._streamed and event.type == "turn_completed":
-            page = await self.session.messages(limit=1)
-            for message in page["messages"]:
-                print_message(message)
-        say("" if event.type == "turn_completed" else "\n  (stopped)")
-        self._streamed = ""
+    async def _follow_turn(self) -> None:
+        self._stopped = False
+        events = cast("AsyncGenerator[SessionEvent]", self._session.events(after=self._cursor))
+        async with contextlib.aclosing(events):
+            coming = asyncio.ensure_future(anext(events, None))
+            try:
+                while True:
+                    await self._wait(coming)
+                    if coming.done():
+                        event = coming.result()
+                        if event is None:
+                            return
+                        await self._take(event)
+                        coming = asyncio.ensure_future(anext(events, None))
+            finally:
+                coming.cancel()
+                await asyncio.wait({coming})
 
-    async def _decide(self, interrupt_id: str) -> None:
-        snapshot = await self.session.snapshot()
-        pending = [i for i in snapshot["pending_interrupts"] if i["interrupt_id"] == interrupt_id]
-        if not pending:
+    async def _wait(self, coming: asyncio.Future[SessionEvent | None]) -> None:
+        """Wait for an event, or act on what the person does.
+
+        What a person types while a turn runs is another message, never the answer to a question that they have not
+        seen yet; what comes through a pipe is read when it is asked for.
+        """
+        asking = bool(self._asking)
+        if not (asking or self._keyboard.interactive):
+            await self._first(coming)
             return
-        interrupt = pending[0]
-        say(f"\napprove {interrupt['tool_name']} {shortened(arguments_of(interrupt), 400)}?")
-        answer = await _ask("[y]es, [n]o, or no with a reason: ")
-        if answer is None:
-            say("left open: it waits for you")
-            raise SystemExit(0)
-        words = answer.strip()
-        approved = words.lower() in ("y", "yes")
-        reason = None if approved or words.lower() in ("n", "no", "") else words
+        if await self._first(coming, self._keyboard.line()) is not self._keyboard.line():
+            return
+        text = self._taken()
+        if text is None or text.strip() == "/quit":
+            if asking:
+                self._view.line("left open: it waits for you")
+            raise _Leave
+        if text.strip() == "/stop":
+            await self._stop()
+        elif asking:
+            await self._decide(text.strip())
+        elif text.strip():
+            await self._carried_out(lambda key: self._session.send(text, idempotency_key=key))
+            self._view.line("  (queued)")
+
+    async def _first(self, *awaited: asyncio.Future[Any]) -> asyncio.Future[Any] | None:
+        """Return which of some futures came first; None when it was a Ctrl-C, which stops the turn."""
+        interrupt = asyncio.ensure_future(self._keyboard.interrupts.get())
+        leaving = asyncio.ensure_future(self._keyboard.leaving.wait())
         try:
-            await self.session.resolve(
-                interrupt_id, approved=approved, message=reason, arguments_hash=interrupt["arguments_hash"]
+            await asyncio.wait({*awaited, interrupt, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            was_interrupted, was_asked_to_leave = interrupt.done(), leaving.done()
+            interrupt.cancel()
+            leaving.cancel()
+        if was_asked_to_leave:
+            raise _Leave
+        if was_interrupted:
+            if self._stopped or self._cursor is None:
+                raise _Leave
+            await self._stop()
+            return None
+        return next(future for future in awaited if future.done())
+
+    async def _take(self, event: SessionEvent) -> None:
+        self._cursor = event.cursor
+        self._turn_id = event.turn_id or self._turn_id
+        await self._view.show(event)
+        interrupt_id = event.payload.get("interrupt_id")
+        if event.type == "interrupt_raised":
+            snapshot = await self._session.snapshot()
+            for interrupt in snapshot["pending_interrupts"]:
+                if interrupt["interrupt_id"] == interrupt_id:
+                    self._open(interrupt)
+        elif event.type == "interrupt_resolved":
+            self._close(str(interrupt_id), event.payload)
+        if self._asking and not self._view.at_prompt and not self._stopped:
+            self._view.prompt(QUESTION)
+
+    # --- approvals ---------------------------------------------------------------------------------------------
+
+    def _open(self, interrupt: dict[str, Any]) -> None:
+        if interrupt["interrupt_id"] in (other["interrupt_id"] for other in self._asking):
+            return
+        self._asking.append(interrupt)
+        if len(self._asking) == 1:
+            self._put_question()
+
+    def _close(self, interrupt_id: str, payload: dict[str, Any]) -> None:
+        """Forget an approval that is settled, and say so if it was not here that it was."""
+        was_asked = bool(self._asking) and self._asking[0]["interrupt_id"] == interrupt_id
+        self._asking = [other for other in self._asking if other["interrupt_id"] != interrupt_id]
+        if was_asked and interrupt_id not in self._decided:
+            by = "withdrawn" if "cancellation_reason" in payload else "decided elsewhere"
+            self._view.line(f"  ({by}: it needs no answer of yours any more)")
+        if was_asked and self._asking:
+            self._put_question()
+
+    def _put_question(self) -> None:
+        interrupt = self._asking[0]
+        self._view.line(f"approve {interrupt['tool_name']} {arguments_of(interrupt)}?")
+        self._view.prompt(QUESTION)
+
+    async def _decide(self, words: str) -> None:
+        if not words:
+            self._view.prompt(QUESTION)
+            return
+        interrupt = self._asking.pop(0)
+        interrupt_id = interrupt["interrupt_id"]
+        approved = words.lower() in ("y", "yes")
+        reason = None if approved or words.lower() in ("n", "no") else words
+        self._decided.add(interrupt_id)
+        reply = await self._carried_out(
+            lambda key: self._session.resolve(
+                interrupt_id,
+                approved=approved,
+                message=reason,
+                arguments_hash=interrupt["arguments_hash"],
+                idempotency_key=key,
             )
-        except RequestError as error:
-            say(f"not recorded: {error.message}")
+        )
+        if reply is None:  # what is asked now may be something else than what was shown
+            for other in (await self._session.snapshot())["pending_interrupts"]:
+                self._open(other)
+        elif self._asking:
+            self._put_question()
 
+    # --- commands ----------------------------------------------------------------------------------------------
 
-async def _ask(prompt: str) -> str | None:
-    """Read one line without stopping the event loop; None at the end of the input."""
-    print(prompt, end="", flush=True)
-    line = await asyncio.to_thread(sys.stdin.readline)
-    return line.rstrip("\n") if line else None
+    async def _stop(self) -> None:
+        self._stopped = True
+        turn_id = self._turn_id
+        reply = await self._carried_out(lambda key: self._session.stop(turn_id, idempotency_key=key))
+        said = {"recorded": "stopping; Ctrl-C again leaves", "idle": "nothing runs", "too_late": "it is over already"}
+        if reply is not None:
+            self._view.line(f"  ({said.get(reply['result'], reply['result'])})")
+
+    async def _carried_out(self, command: Callable[[str], Awaitable[T]]) -> T | None:
+        """Carry out a command, again under the same key while no answer comes. None: it was refused, and is told."""
+        key = secrets.token_hex(16)
+        for wait in (*PATIENCE, None):
+            try:
+                return await command(key)
+            except RequestError as error:
+                self._view.line(f"not accepted: {error.message}")
+                return None
+            except StoreUnavailableError as error:
+                if wait is None:
+                    self._view.line(f"it is not known whether that was accepted: {error.message}")
+                    return None
+                await self._first(asyncio.ensure_future(asyncio.sleep(wait)))
+        return None
+
+    async def _ask(self, prompt: str) -> str:
+        """Return a line that the person types while nothing runs."""
+        self._cursor, self._turn_id, self._asking = None, None, []
+        self._view.prompt(prompt)
+        await self._first(self._keyboard.line())
+        text = self._taken()
+        if text is None or text.strip() == "/quit":
+            raise _Leave
+        return text
+
+    def _taken(self) -> str | None:
+        """Take the line that has come; one of a pipe is shown, as a terminal shows what is typed."""
+        text = self._keyboard.take()
+        if text is not None and not self._keyboard.interactive:
+            say(text)
+        if text is not None:
+            self._view.entered()
+        return text

@@ -7,8 +7,12 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any, Protocol
 
-from perdure.cli.loading import database_file, load_agents
+from perdure.cli import DEFAULT_PORT
+from perdure.cli.loading import database_file, load_agents, tell_of_demo
+from perdure.errors import DatabaseInUseError
 from perdure.session import Session
+
+DEFAULT_URL = f"http://127.0.0.1:{DEFAULT_PORT}"
 
 
 class Connection(Protocol):
@@ -30,7 +34,16 @@ async def connected(options: argparse.Namespace) -> AsyncIterator[Connection]:
     else:
         from perdure.embedded.runtime import open_runtime
 
-        async with open_runtime(database_file(options.db), agents=load_agents(options.agents)) as runtime:
+        agents = load_agents(options.agents)
+        async with contextlib.AsyncExitStack() as stack:
+            try:
+                runtime = await stack.enter_async_context(open_runtime(database_file(options.db), agents=agents))
+            except DatabaseInUseError as error:
+                raise DatabaseInUseError(
+                    f"{error.message}. If it is a `perdure dev`, talk to it: add `--url` with the address that it "
+                    f"printed, such as {DEFAULT_URL}"
+                ) from error
+            tell_of_demo(agents)
             yield runtime
 
 

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import Any
 
 from perdure.cli.connecting import looking
+from perdure.cli.loading import is_still_to_be_made
 from perdure.cli.printing import print_message, print_state, print_timeline, say, shortened
+
+NO_SESSIONS = "no sessions yet: `perdure chat` starts one"
 
 
 async def sessions(options: argparse.Namespace) -> int:
     """List the sessions, newest activity first."""
+    if not options.url and is_still_to_be_made(options.db):
+        say(NO_SESSIONS)
+        return 0
     async with looking(options) as connection:
         cursor: str | None = None
         listed = 0
@@ -25,7 +32,7 @@ async def sessions(options: argparse.Namespace) -> int:
             if cursor is None:
                 break
         if not listed:
-            say("no sessions yet: `perdure chat` starts one")
+            say(NO_SESSIONS)
     return 0
 
 
@@ -35,7 +42,9 @@ async def show(options: argparse.Namespace) -> int:
         session = connection.session(options.session)
         snapshot = await session.snapshot()
         if snapshot["state"] is None:
-            say(f"session {options.session} was never written")
+            say(
+                f"perdure: session {options.session} was never written: `perdure sessions` lists all", stream=sys.stderr
+            )
             return 1
         for message in snapshot["messages"]:
             print_message(message)

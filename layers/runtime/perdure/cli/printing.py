@@ -9,12 +9,32 @@ from typing import Any, TextIO
 
 JsonObject = Mapping[str, Any]
 
-_CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+_CONTROLS = [code for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"]
+_REORDERING = [*range(0x202A, 0x202F), *range(0x2066, 0x206A)]
+_SEPARATORS = [0x2028, 0x2029]
+_SURROGATES = range(0xD800, 0xE000)
+_VISIBLE = {code: f"\\x{code:02x}" for code in _CONTROLS} | {
+    code: f"\\u{code:04x}" for code in (*_REORDERING, *_SEPARATORS, *_SURROGATES)
+}
 
 
 def plain(text: str) -> str:
-    """Return a text that can't move the cursor or change colours: control characters become visible."""
-    return text.translate(_CONTROL)
+    """Return a text that shows as what it is: what would move the cursor, change colours or reorder becomes visible.
+
+    Nobody can be made to approve arguments that only look different. Lone surrogates, which a terminal can't be sent,
+    become visible as well.
+    """
+    return text.replace("\r\n", "\n").translate(_VISIBLE)
+
+
+def indented(text: str) -> str:
+    """Return a text whose further lines are indented, so that none of them looks like a line of ours."""
+    return text.replace("\n", "\n  ")
+
+
+def one_line(text: str) -> str:
+    """Return a text without line breaks and runs of white space."""
+    return " ".join(text.split())
 
 
 def say(text: str = "", *, end: str = "\n", stream: TextIO | None = None) -> None:
@@ -26,7 +46,7 @@ def arguments_of(item: JsonObject) -> str:
     """Return the arguments of a call or interrupt on one line."""
     if "arguments" in item:
         return json.dumps(item["arguments"], ensure_ascii=False)
-    return str(item.get("arguments_text", ""))
+    return one_line(str(item.get("arguments_text", "")))
 
 
 def text_of(message: JsonObject) -> str:
@@ -39,7 +59,7 @@ def print_message(message: JsonObject) -> None:
     status = f" ({message['status']})" if "status" in message else ""
     if text := text_of(message):
         who = {"user": "you", "assistant": "agent"}.get(message["role"], message["role"])
-        say(f"{who}{status}: {text}")
+        say(f"{who}{status}: {indented(text)}")
     for part in message["parts"]:
         if part["type"] == "tool_call":
             say(f"  tool {part['tool_name']} {arguments_of(part)}")
@@ -49,7 +69,7 @@ def print_message(message: JsonObject) -> None:
 
 def shortened(text: str, longest: int = 200) -> str:
     """Return the start of a text on one line."""
-    line = " ".join(text.split())
+    line = one_line(text)
     return line if len(line) <= longest else line[: longest - 1] + "…"
 
 
