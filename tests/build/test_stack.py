@@ -107,7 +107,10 @@ def test_the_transformed_template_has_no_serverless_resource_left(transformed: d
 
 
 def test_everything_that_moto_knows_is_made(stack: dict[str, str], transformed: dict[str, Any]) -> None:
-    without_id = {"AWS::Lambda::LayerVersion", "AWS::Lambda::Permission"}  # moto makes them and lists them without an id
+    without_id = {
+        "AWS::Lambda::LayerVersion",
+        "AWS::Lambda::Permission",
+    }  # moto makes them and lists them without an id
     resources = {
         name: resource
         for name, resource in transformed["Resources"].items()
