@@ -1,0 +1,93 @@
+"""A runner that an application brings (spec CLIENT-06, MODEL-03 to MODEL-05, MODEL-23, MODEL-28)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from perdure import AgentDefinition, ToolContext, function_tool
+from perdure.agents.runner import AgentTurnContext, DeferredCall, ModelOutcome
+from perdure.core.history import ToolResultItem, UserItem
+from perdure.core.usage import CallUsage
+from perdure.models.base import TextDelta
+from perdure.testing.fixtures import Stage, open_stage
+from tests.unit.steps.builders import an_agent
+
+
+@function_tool(effect="read")
+async def look(at: str) -> str:
+    """Look."""
+    raise AssertionError("the framework runs its tools itself")
+
+
+class Framework:
+    """Asks for two tools, then answers; keeps what it was given."""
+
+    def __init__(self) -> None:
+        self.contexts: list[AgentTurnContext] = []
+        self.calls: list[tuple[ToolContext, dict[str, Any]]] = []
+
+    async def run_model_step(self, agent: AgentDefinition, context: AgentTurnContext) -> ModelOutcome:
+        self.contexts.append(context)
+        results = [item.output for item in context.history if isinstance(item, ToolResultItem)]
+        if results:
+            await context.emit(TextDelta("I saw "))
+            return ModelOutcome(ending="answer", text=f"I saw {' and '.join(results)}", metadata={"model": "secret"})
+        return ModelOutcome(
+            ending="tool_calls",
+            calls=tuple(DeferredCall(tool_name="look", arguments_text=f'{{"at": "{at}"}}') for at in ("a", "b")),
+            usage=CallUsage(input_tokens=3),
+            run_state={"graph": "at node 2"},
+        )
+
+    async def execute_tool(self, agent: AgentDefinition, context: ToolContext, arguments: dict[str, Any]) -> str:
+        self.calls.append((context, arguments))
+        return f"what is at {arguments['at']}"
+
+
+async def a_turn(framework: Framework, stage: Stage) -> None:
+    await stage.send("Look around.")
+    await stage.run_all()
+
+
+async def test_a_framework_gets_its_own_state_back_and_its_calls_as_steps_of_their_own() -> None:
+    framework = Framework()
+    async with open_stage(an_agent(look, runner=framework)) as stage:
+        await stage.send("Look around.")
+        ran = [message.kind for message in await stage.run_all()]
+
+        answer = (await stage.transcript())[-1]
+
+    assert ran == ["run_model", "call_tool", "call_tool", "run_model"]
+    assert [context.run_state for context in framework.contexts] == [None, {"graph": "at node 2"}]
+    assert [arguments for _, arguments in framework.calls] == [{"at": "a"}, {"at": "b"}]
+    assert answer == ("assistant", "I saw what is at a and what is at b")
+
+
+async def test_a_framework_is_told_which_step_of_which_turn_it_runs_and_until_when() -> None:
+    framework = Framework()
+    async with open_stage(an_agent(look, runner=framework)) as stage:
+        began = stage.clock.now()
+        await a_turn(framework, stage)
+        await stage.send("And again.")
+        await stage.run_all()
+
+    first, second, third = framework.contexts
+    assert (first.tenant, first.session_id, first.turn_id, first.attempt) == ("local", "s-1", "turn-1", 1)
+    assert first.history == (UserItem(text="Look around."),)
+    assert first.deadline == began + timedelta(minutes=15)
+    assert not first.abort.is_set()
+    assert len({context.step_execution_id for context in (first, second, third)}) == 3
+    assert third.turn_id == "turn-2"
+    assert third.run_state is None  # it does not outlive its turn
+
+
+async def test_what_a_framework_says_of_its_model_is_never_stored() -> None:
+    framework = Framework()
+    async with open_stage(an_agent(look, runner=framework)) as stage:
+        await a_turn(framework, stage)
+
+        stored = str(await stage.entries())
+
+    assert "at node 2" in stored
+    assert "secret" not in stored
