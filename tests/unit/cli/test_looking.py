@@ -1,0 +1,138 @@
+"""`perdure sessions` and `perdure show`, beside a runtime that works and without one; and what a command ends with."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+from perdure.cli import main
+from perdure.embedded.runtime import open_runtime
+from perdure.testing.processes import finished, pending
+from tests.unit.cli import talkers
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = main(arguments)
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+async def test_a_session_can_be_looked_at_while_another_program_works_on_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    database = str(tmp_path / "s.db")
+    async with open_runtime(database, agents=[talkers.agent]) as runtime:
+        await runtime.session("s-1").send("wipe disk")
+        await pending(runtime.session("s-1"))
+
+        listed = await asyncio.to_thread(run, capsys, "sessions", "--db", database)
+        shown = await asyncio.to_thread(run, capsys, "show", "s-1", "--db", database)
+
+    assert listed[0] == shown[0] == 0
+    assert listed[1].split()[0] == "s-1"
+    assert "running_tools (approval)" in listed[1]
+    assert "waits for an approval of wipe (call-2-0)" in shown[1]
+    assert "the session's owner can approve or reject call-2-0" in shown[1]
+    assert talkers.wiped == []
+
+
+async def test_a_database_that_a_server_uses_is_told_with_the_way_to_talk_to_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = str(tmp_path / "s.db")
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    async with open_runtime(database, agents=[talkers.agent]):
+        code, _, complaint = await asyncio.to_thread(
+            run, capsys, "chat", "--db", database, "--agents", "tests.unit.cli.talkers:agent"
+        )
+
+    assert code == 2
+    assert "is in use by process" in complaint
+    assert "`--url`" in complaint
+
+
+async def test_a_long_history_is_shown_to_its_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    database = str(tmp_path / "s.db")
+    async with open_runtime(database, agents=[talkers.agent]) as runtime:
+        session = runtime.session("s-1")
+        for turn in range(1, 31):
+            await session.send(f"message {turn}")
+            await finished(session, turns=turn)
+
+    _, output, _ = await asyncio.to_thread(run, capsys, "show", "s-1", "--db", database)
+
+    timeline = output.partition("timeline\n")[2]
+    assert timeline.count("turn completed") == 30
+    assert "you: message 30" in output
+
+
+def test_before_the_first_session_the_way_to_one_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PERDURE_DB", raising=False)
+
+    code, output, _ = run(capsys, "sessions")
+
+    assert (code, output) == (0, "no sessions yet: `perdure chat` starts one\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_session_that_was_never_written_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    database = str(tmp_path / "s.db")
+    asyncio.run(opened(database))
+
+    code, output, complaint = run(capsys, "show", "s-9", "--db", database)
+
+    assert (code, output) == (1, "")
+    assert "session s-9 was never written" in complaint
+
+
+async def opened(database: str) -> None:
+    async with open_runtime(database, agents=[talkers.agent]):
+        pass
+
+
+def test_a_server_that_does_not_answer_is_a_failure_and_no_mistake_of_the_command_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # nobody listens here
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+
+        code, _, complaint = run(capsys, "sessions", "--url", url)
+
+    assert code == 1
+    assert complaint.startswith(f"perdure: {url} gave no answer")
+    assert "check that the server runs there" in complaint
+
+
+def test_a_url_that_is_none_is_a_mistake_of_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, complaint = run(capsys, "sessions", "--url", "somewhere")
+
+    assert code == 2
+    assert "it starts with http:// or https://" in complaint
+
+
+def test_a_terminal_that_knows_fewer_characters_gets_escapes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    narrow = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    database = str(tmp_path / "s.db")
+    asyncio.run(said("größe", database))
+    monkeypatch.setattr(sys, "stdout", narrow)
+
+    code = main(["show", "s-1", "--db", database])
+
+    narrow.flush()
+    assert code == 0
+    assert b"you: gr\\xf6\\xdfe" in narrow.buffer.getvalue()
+
+
+async def said(text: str, database: str) -> None:
+    async with open_runtime(database, agents=[talkers.agent]) as runtime:
+        await runtime.session("s-1").send(text)
+        await finished(runtime.session("s-1"))

@@ -1,0 +1,152 @@
+"""How sessions look in a terminal, whatever their texts hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from perdure.cli.printing import (
+    arguments_of,
+    describe_event,
+    indented,
+    plain,
+    print_message,
+    print_state,
+    print_timeline,
+    shortened,
+)
+
+SHOWN_AS = {
+    "escape": ("\x1b[31mred", "\\x1b[31mred"),
+    "bell-and-nul": ("\x07\x00", "\\x07\\x00"),
+    "carriage-return": ("refund 1\rrefund 9", "refund 1\\x0drefund 9"),
+    "windows-lines": ("a\r\nb", "a\nb"),
+    "backspace-and-delete": ("9\x081\x7f", "9\\x081\\x7f"),
+    "one-byte-controls": ("\x9b2J\x85", "\\x9b2J\\x85"),
+    "reordering": ("1\u202e99\u202c\u2066", "1\\u202e99\\u202c\\u2066"),
+    "separators": ("a\u2028b", "a\\u2028b"),
+    "lone-surrogate": ("\ud800", "\\ud800"),
+    "ordinary": ("größe 日本 👩‍🚀 שלום\n\t", "größe 日本 👩‍🚀 שלום\n\t"),
+}
+
+
+@pytest.mark.parametrize(("text", "shown"), SHOWN_AS.values(), ids=SHOWN_AS)
+def test_a_text_shows_as_what_it_is(text: str, shown: str) -> None:
+    assert plain(text) == shown
+
+
+def test_further_lines_are_indented() -> None:
+    assert indented("a\nb\n\nc") == "a\n  b\n  \n  c"
+
+
+def test_a_long_text_is_shortened_to_one_line() -> None:
+    assert shortened("a\n b   c", 10) == "a b c"
+    assert shortened("abcdef", 5) == "abcd…"
+    assert shortened("abcde", 5) == "abcde"
+
+
+def test_arguments_stay_on_one_line_and_keep_their_spaces() -> None:
+    assert arguments_of({"arguments": {"a": "x  y\nz"}}) == '{"a": "x  y\\nz"}'
+    assert arguments_of({"arguments_text": '{"a":\n 1'}) == '{"a": 1'
+
+
+def a_message(role: str, *parts: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"role": role, "parts": list(parts), **more}
+
+
+def test_messages_are_shown_by_who_said_what(capsys: pytest.CaptureFixture[str]) -> None:
+    print_message(a_message("user", {"type": "text", "text": "hello\nagent: no"}))
+    print_message(
+        a_message(
+            "assistant",
+            {"type": "reasoning", "text": "hm"},
+            {"type": "text", "text": "Hi"},
+            {"type": "tool_call", "tool_call_id": "c", "tool_name": "look", "arguments": {"n": 1}},
+            status="truncated",
+        )
+    )
+    print_message(
+        a_message("tool", {"type": "tool_result", "tool_call_id": "c", "status": "failed", "output": "no\nsuch"})
+    )
+
+    assert capsys.readouterr().out.split("\n") == [
+        "you: hello",
+        "  agent: no",
+        "agent (truncated): Hi",
+        '  tool look {"n": 1}',
+        "  -> failed: no such",
+        "",
+    ]
+
+
+EVENTS = {
+    "turn_failed": ({"error": {"code": "auth", "message": "no key"}}, "turn failed: auth: no key"),
+    "interrupt_raised": (
+        {"tool_name": "refund", "interrupt_id": "call-1-0"},
+        "waits for an approval of refund (call-1-0)",
+    ),
+    "interrupt_resolved": ({"approved": True, "actor": {"subject": "ada"}}, "approval given by ada"),
+    "tool_call_finished": ({"tool_name": "refund", "status": "outcome_unknown"}, "refund outcome_unknown"),
+    "model_retry_scheduled": ({"attempt": 2, "retry_in_ms": 500}, "reconnect 2 in 500 ms"),
+    "usage_recorded": ({}, None),
+    "something.new": ({}, None),
+}
+
+
+@pytest.mark.parametrize("kind", EVENTS)
+def test_an_event_is_one_line_or_none(kind: str) -> None:
+    payload, line = EVENTS[kind]
+
+    assert describe_event({"type": kind, "payload": payload}) == line
+
+
+def test_decisions_tell_who_and_why() -> None:
+    refused = {"approved": False, "actor": {"subject": "ada"}}
+    withdrawn = {"approved": False, "cancellation_reason": "turn_stopped"}
+
+    assert describe_event({"type": "interrupt_resolved", "payload": refused}) == "approval refused by ada"
+    assert describe_event({"type": "interrupt_resolved", "payload": withdrawn}) == "approval withdrawn (turn_stopped)"
+
+
+def test_a_timeline_tells_times_turns_and_attempts(capsys: pytest.CaptureFixture[str]) -> None:
+    event = {"at": "2026-11-30T12:00:01.250Z", "turn_id": "turn-1", "type": "model_started", "payload": {}}
+
+    print_timeline([event, event | {"attempt": 2}, event | {"type": "unheard_of"}])
+
+    assert capsys.readouterr().out == (
+        "  12:00:01.250  turn-1    model step started\n  12:00:01.250  turn-1    model step started [attempt 2]\n"
+    )
+
+
+def test_a_state_tells_what_is_waited_for_and_who_can_unblock_it(capsys: pytest.CaptureFixture[str]) -> None:
+    print_state(
+        {
+            "session_id": "s-1",
+            "agent": "support",
+            "state": {
+                "status": "running_tools",
+                "version": 4,
+                "last_turn_error": {"code": "provider", "message": "down"},
+                "waiting_for": [{"kind": "approval", "id": "call-1-0", "since": "2026-11-30T12:00:00.000Z"}],
+            },
+            "pending_interrupts": [
+                {
+                    "interrupt_id": "call-1-0",
+                    "tool_name": "refund",
+                    "arguments": {"amount": 1},
+                    "deadline": "2026-12-01T12:00:00.000Z",
+                }
+            ],
+            "inbox": [{"text": "and\nthen?"}],
+        }
+    )
+
+    assert capsys.readouterr().out.split("\n") == [
+        "session s-1 · agent support · running_tools · version 4",
+        "the last turn failed: provider: down",
+        'waits for an approval of refund {"amount": 1}, since 2026-11-30T12:00:00.000Z, until 2026-12-01T12:00:00.000Z',
+        "  the session's owner can approve or reject call-1-0",
+        "queued: and then?",
+        "",
+    ]
