@@ -74,7 +74,7 @@ def _exactly(numbers: dict[str, Any]) -> dict[str, tuple[type, str]]:
     return {name: (type(value), repr(value)) for name, value in numbers.items()}
 
 
-@pytest.mark.parametrize("kilobytes", [390, 2048], ids=["beside-the-item-limit", "in-the-bucket"])
+@pytest.mark.parametrize("kilobytes", [399, 2048], ids=["beside-the-item-limit", "in-the-bucket"])
 def test_f092_a_result_near_or_over_the_item_limit_is_kept_whole_and_the_session_goes_on(
     deploy: Deploy, kilobytes: int
 ) -> None:
