@@ -265,7 +265,7 @@ def test_several_sessions_are_kept_apart(page: Page, server: DevServer) -> None:
     expect(answers(page)).to_have_count(0)
     say(page, "Where is order 3?")
     expect(answers(page)).to_have_count(2)
-    page.get_by_role("navigation", name="Sessions").get_by_role("link").nth(1).click()
+    page.get_by_role("navigation", name="Sessions").get_by_role("link").filter(has_text="Hello").click()
 
     expect(answers(page)).to_have_count(1)
     expect(page.locator("#transcript .message.user")).to_have_text(["Hello"])
