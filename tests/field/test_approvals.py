@@ -1,6 +1,6 @@
 """Approvals that go wrong in practice (field cases F049 to F063), from the message to the stored end of the turn.
 
-The other cases of this group (F037 to F048, F050, F055, F061) are in `tests/unit/test_service.py`.
+The other cases of this group (F037 to F048, F050, F055, F061) are in `tests/unit/test_service_approvals.py`.
 """
 
 from __future__ import annotations

@@ -121,15 +121,6 @@ def test_sessions_are_listed_and_one_is_shown_without_being_changed(run: Run) ->
     assert shown[0] == 0
 
 
-def test_a_session_that_was_never_written_is_told_so(run: Run) -> None:
-    run("chat", "case-1", says="hello\n")
-
-    code, output = run("show", "case-9")
-
-    assert code == 1
-    assert "case-9 was never written" in output
-
-
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
