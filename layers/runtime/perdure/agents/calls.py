@@ -52,6 +52,9 @@ def _requested(agent: AgentDefinition, call: DeferredCall) -> RequestedCall:
             arguments = tool.validate(arguments)
         except ValueError as error:
             complaint = str(error)
+        except Exception as error:  # user code, such as a field's own validator
+            logger.warning("arguments could not be checked", extra={"tool": tool.name}, exc_info=True)
+            complaint = f"their check failed with {type(error).__name__}"
     if arguments is None or complaint:
         return _settled(call, arguments, policy.effect, f"invalid {tool.name} arguments: {complaint}")
     return RequestedCall(

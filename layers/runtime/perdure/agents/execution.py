@@ -18,8 +18,8 @@ from perdure.models.surrogates import mended
 async def run_body(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
     """Call a tool's function: an `async def` on this loop, anything else in a thread of its own.
 
-    What the function raises comes out, but a `SystemExit` or a cancellation of its own making comes out as
-    `RuntimeError`: it must end neither the worker nor the step that runs it.
+    What the function raises comes out, but a `SystemExit`, a cancellation of its own making and, from a thread,
+    whatever else is no `Exception` come out as `RuntimeError`: they must end neither the worker nor the step.
     """
     try:
         if inspect.iscoroutinefunction(function):
@@ -58,8 +58,9 @@ async def _in_own_thread(work: Callable[[], Any]) -> Any:
         failure: BaseException | None = None
         try:
             result = context.run(work)
-        except StopIteration as error:  # a future refuses it, and the step would wait for ever
-            failure = RuntimeError("the tool raised StopIteration")
+        except (StopIteration, KeyboardInterrupt, GeneratorExit) as error:
+            # A future refuses the first, and the step would wait for ever; the others would end loop or step.
+            failure = RuntimeError(f"the tool raised {type(error).__name__}")
             failure.__cause__ = error
         except BaseException as error:  # noqa: BLE001 - all of it belongs to whoever awaits
             failure = error

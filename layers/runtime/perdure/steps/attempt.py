@@ -16,7 +16,7 @@ from perdure.core.limits import LEASE_DURATION, LEASE_RENEWAL
 from perdure.errors import StoreUnavailableError
 from perdure.ports import Loaded, Ports, SessionKey
 from perdure.steps.base import StepMessage
-from perdure.steps.commit import resend_unclaimed
+from perdure.steps.commit import logger, resend_unclaimed
 
 T = TypeVar("T")
 
@@ -76,8 +76,10 @@ class Attempt:
                 if not self.abort.is_set() and self._is_over(head):
                     self.abort.set()
                     self._end_work()
-            except StoreUnavailableError:
-                continue  # the lease is good for 120 s; the next look may succeed
+            except Exception as error:  # noqa: BLE001  the lease is good for 120 s; the next look may succeed
+                if not isinstance(error, StoreUnavailableError):
+                    logger.exception("a running step could not be watched", extra={"session_id": self.key.session_id})
+                await clock.sleep(interval_seconds)
             if self.lost or self.timed_out:
                 self.abort.set()
                 self.cut.set()
@@ -112,6 +114,9 @@ class Attempt:
 
         Returns:
             The work's result, or None when it was cut off. A cut-off `def` tool goes on in its thread.
+
+        Raises:
+            RuntimeError: The work ended with something that is no `Exception`.
         """
         if self.cut.is_set() or (cancel_on_abort and self.abort.is_set()):
             work.close()
@@ -121,10 +126,16 @@ class Attempt:
         self._working, self._ends_on_abort = task, cancel_on_abort
         try:
             return await work
-        except asyncio.CancelledError:
-            if not self._ended:
+        except asyncio.CancelledError as error:
+            if self._ended:
+                return None
+            if task.cancelling():
                 raise  # somebody else's cancellation: the worker is being stopped
-            return None
+            raise RuntimeError("the work cancelled itself") from error
+        except (Exception, GeneratorExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # such as `SystemExit`: it must end neither the worker nor this step's attempt
+            raise RuntimeError(f"the work ended with {type(error).__name__}") from error
         finally:
             self._working = None
             if self._ended:

@@ -7,6 +7,7 @@ from typing import Any
 
 from perdure.agents.calls import unknown_tool
 from perdure.agents.definition import AgentDefinition
+from perdure.agents.runner import AgentFrameworkRunner
 from perdure.agents.stepwise import StepwiseRunner
 from perdure.agents.tools import ToolContext
 from perdure.core import texts
@@ -15,7 +16,8 @@ from perdure.core.head import Call
 from perdure.core.ids import version_of
 from perdure.core.limits import MAX_TOOL_OUTPUT_BYTES
 from perdure.errors import ToolExecutionError
-from perdure.steps.attempt import Attempt, claimed
+from perdure.models.surrogates import mended
+from perdure.steps.attempt import STEP_BUDGET, Attempt, claimed
 from perdure.steps.base import StepDeps, StepMessage
 from perdure.steps.commit import execute, logger
 from perdure.steps.progress import Progress
@@ -49,7 +51,7 @@ async def _run(deps: StepDeps, attempt: Attempt, call: Call) -> None:
     if agent.runner is None and agent.tool(call.tool_name) is None:
         await _can_not_run(attempt, call, unknown_tool(agent, call.tool_name))
         return
-    attempt.deadline = min(attempt.deadline, attempt.started_at + agent.tool_timeout)
+    attempt.deadline = min(attempt.deadline, attempt.started_at + min(agent.tool_timeout, STEP_BUDGET))
     arguments = await _arguments(attempt, call)
     if not call.is_read and not await _may_start(attempt, call):
         return
@@ -107,9 +109,9 @@ async def _outcome(
     )
     runner = agent.runner or StepwiseRunner()
     try:
-        output = await attempt.run(runner.execute_tool(agent, context, arguments), cancel_on_abort=call.is_read)
+        output = await attempt.run(_body(runner, agent, context, arguments), cancel_on_abort=call.is_read)
     except ToolExecutionError as error:
-        return "failed", error.message
+        return "failed", _failure_text(call, error)
     except Exception as error:  # noqa: BLE001  whatever a tool raises is its outcome (spec TOOL-09)
         logger.exception("a tool failed unexpectedly", extra={"tool_name": call.tool_name})
         return "error", f"{call.tool_name} failed with {type(error).__name__}"
@@ -122,15 +124,31 @@ async def _outcome(
     return None, ""
 
 
+async def _body(
+    runner: AgentFrameworkRunner, agent: AgentDefinition, context: ToolContext, arguments: JsonObject
+) -> str:
+    output = await runner.execute_tool(agent, context, arguments)
+    if not isinstance(output, str):  # None would read as cut off, and anything else can't be stored
+        raise TypeError(f"{context.tool_name} returned {type(output).__name__} where its output text was expected")
+    return output
+
+
 def _within_limits(call: Call, output: str) -> tuple[str, str]:
     """Return the output as valid Unicode, or say that it is too large to be kept."""
-    if not output.isascii():  # a lone surrogate can't be stored: it becomes U+FFFD here, once and for all
-        output = output.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    output = mended(output)  # a lone surrogate can't be stored: it becomes U+FFFD here, once and for all
     size = len(output.encode())
     if size > MAX_TOOL_OUTPUT_BYTES:
         note = f"the output of {call.tool_name} has {size} bytes, and at most {MAX_TOOL_OUTPUT_BYTES} are kept"
         return ("failed", note) if call.is_read else ("succeeded", f"{texts.NOTE} The tool succeeded, but {note}.")
     return "succeeded", output
+
+
+def _failure_text(call: Call, error: ToolExecutionError) -> str:
+    text = mended(str(error.message))
+    size = len(text.encode())
+    if size > MAX_TOOL_OUTPUT_BYTES:
+        return f"{call.tool_name} failed; its message has {size} bytes, and at most {MAX_TOOL_OUTPUT_BYTES} are kept"
+    return text
 
 
 def _idempotency_key(attempt: Attempt, call: Call) -> str:

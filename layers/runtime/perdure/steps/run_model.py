@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import groupby
 from typing import Any
 
 from perdure.agents.definition import AgentDefinition
@@ -15,8 +17,16 @@ from perdure.core.commands import AttemptLost, ModelFinished, Reconnect
 from perdure.core.entries import Entry
 from perdure.core.history import HistoryItem
 from perdure.core.usage import NO_USAGE, CallUsage
-from perdure.errors import ConfigurationError, ModelCallError
+from perdure.errors import (
+    ConfigurationError,
+    ConflictError,
+    DatabaseUnusableError,
+    ItemTooLargeError,
+    ModelCallError,
+    TransientError,
+)
 from perdure.models.base import ReasoningDelta, TextDelta
+from perdure.models.surrogates import mended
 from perdure.steps.attempt import Attempt, claimed
 from perdure.steps.base import StepDeps, StepMessage
 from perdure.steps.commit import execute, logger
@@ -38,6 +48,9 @@ LONGEST_ASKED_WAIT = timedelta(minutes=5)
 
 WATCH_SECONDS = 1.0
 """Time between two looks for a stop while a model runs (design §3)."""
+
+_FAULTS_OF_THE_STORE = (TransientError, ConflictError, DatabaseUnusableError)
+"""Nothing can be recorded then: the sweep finds the attempt when its lease has ended."""
 
 _ERROR_CODES = {"auth": "auth", "timeout": "timeout"}
 """Model error kinds that a failed turn names; every other kind is `provider` (surface §4.2)."""
@@ -83,27 +96,30 @@ class _ModelCall:
         attempt = self.attempt
         await self.progress.say("model_started", {})
         try:
-            outcome = await attempt.run(self._answered(agent), cancel_on_abort=True)
+            try:
+                outcome = await attempt.run(self._answered(agent), cancel_on_abort=True)
+            finally:
+                await self.progress.close()
+            if outcome is not None:
+                await self._finish_with(agent, outcome)
+                return
         except ModelCallError as error:
-            await self.progress.close()
             code = _ERROR_CODES.get(error.kind, "provider")
             await self._finish(ending="failed", error_code=code, error_message=error.message)
             return
-        except ConfigurationError as error:
-            await self.progress.close()
+        except (ConfigurationError, ItemTooLargeError) as error:
             await self._finish(ending="failed", error_code="internal", error_message=error.message)
             return
+        except _FAULTS_OF_THE_STORE:
+            raise
         except Exception as error:  # noqa: BLE001  any fault of a runner counts as a lost attempt (spec MODEL-07)
+            # Also one that shows only when its outcome is checked or stored, such as an item that is no JSON.
             logger.exception("a model step failed unexpectedly", extra={"session_id": attempt.key.session_id})
-            await self.progress.close()
             await self._give_up(f"the model step failed with {type(error).__name__}", "internal")
             return
-        await self.progress.close()
-        if outcome is not None:
-            await self._finish_with(agent, outcome)
-        elif attempt.lost:
+        if attempt.lost:
             return
-        elif attempt.timed_out:
+        if attempt.timed_out:
             await self._give_up("the model step ran into its deadline", "timeout")
         else:
             await self._finish(ending="aborted", parts=self._partial_parts())
@@ -188,25 +204,20 @@ class _ModelCall:
         )
 
     async def _emit(self, delta: TextDelta | ReasoningDelta) -> None:
-        if self.partial and type(self.partial[-1]) is type(delta):
-            self.partial[-1] = replace(self.partial[-1], text=self.partial[-1].text + delta.text)
-        else:
-            self.partial.append(delta)
+        self.partial.append(delta)
         kind = "text_delta" if isinstance(delta, TextDelta) else "reasoning_delta"
         await self.progress.say(kind, {"text": delta.text})
 
     def _partial_parts(self) -> tuple[JsonObject, ...]:
-        return tuple(
-            {"type": "text" if isinstance(delta, TextDelta) else "reasoning", "text": delta.text}
-            for delta in self.partial
-        )
+        pieces = groupby(self.partial, lambda delta: "text" if isinstance(delta, TextDelta) else "reasoning")
+        return tuple({"type": kind, "text": mended("".join(d.text for d in deltas))} for kind, deltas in pieces)
 
     async def _finish_with(self, agent: AgentDefinition, outcome: ModelOutcome) -> None:
         parts: list[JsonObject] = []
         if outcome.reasoning:
-            parts.append({"type": "reasoning", "text": outcome.reasoning})
+            parts.append({"type": "reasoning", "text": mended(outcome.reasoning)})
         if outcome.text:
-            parts.append({"type": "text", "text": outcome.text})
+            parts.append({"type": "text", "text": mended(outcome.text)})
         await self._finish(
             ending=outcome.ending,
             parts=tuple(parts),
@@ -217,7 +228,7 @@ class _ModelCall:
             limit_reached=self.attempt.turn.model_calls >= agent.max_model_calls,
         )
 
-    async def _finish(self, **outcome: Any) -> None:
+    async def _finish(self, *, error_message: str = "", **outcome: Any) -> None:
         attempt = self.attempt
         command = ModelFinished(
             turn_id=attempt.turn.turn_id,
@@ -226,6 +237,7 @@ class _ModelCall:
             started_at=attempt.started_at,
             usage=tuple(self.usage),
             reconnects=tuple(self.reconnects),
+            error_message=mended(error_message),
             **outcome,
         )
         await execute(attempt.ports, attempt.key, command)
@@ -250,7 +262,8 @@ def reconnect_delay(number: int, asked_seconds: float | None) -> timedelta | Non
         None when the provider asked for more than five minutes.
     """
     ours: timedelta = min(FIRST_RECONNECT_DELAY * 2 ** (number - 1), RECONNECT_CEILING)
-    if asked_seconds is None:
+    if asked_seconds is None or math.isnan(asked_seconds):
         return ours
-    asked = timedelta(seconds=max(asked_seconds, 0))
-    return max(ours, asked) if asked <= LONGEST_ASKED_WAIT else None
+    if asked_seconds > LONGEST_ASKED_WAIT.total_seconds():
+        return None
+    return max(ours, timedelta(seconds=max(asked_seconds, 0)))
