@@ -5,7 +5,8 @@ One contract suite per port (`tests/contracts`) runs against both sets; whoever 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, Protocol
@@ -254,6 +255,10 @@ class NewId(Protocol):
         ...
 
 
+def _nobody_waits(_: SessionKey) -> AbstractAsyncContextManager[Any]:
+    return nullcontext()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
     """One adapter set.
@@ -262,6 +267,9 @@ class Ports:
         progress_interval_seconds: How long progress is gathered before it is published; 0: it goes out at once.
         in_process: Everything is answered from this process: asking two ports side by side gains nothing, and
             `settle` has nothing to do.
+        turnstile: Held while a command of a session is decided and committed. Where all commands come from one
+            process it lets them through one by one; the commit's condition alone keeps them apart, but of many at
+            once each would lose race after race.
     """
 
     store: SessionStore
@@ -273,3 +281,4 @@ class Ports:
     new_id: NewId
     progress_interval_seconds: float = 0.0
     in_process: bool = False
+    turnstile: Callable[[SessionKey], AbstractAsyncContextManager[Any]] = _nobody_waits

@@ -5,6 +5,7 @@ A caller sees the sessions of their tenant that they own; any other id reads as 
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -233,7 +234,13 @@ class Service:
             if isinstance(command, ResolveInterrupt) and command.approved:
                 self._check_can_run(head, command.interrupt_id)
 
-        return await execute(self._ports, key, command, allow=allow)
+        # A caller may go away at any moment, and what was committed by then must still be sent on its way.
+        executing = asyncio.ensure_future(execute(self._ports, key, command, allow=allow))
+        try:
+            return await asyncio.shield(executing)
+        except asyncio.CancelledError:
+            executing.add_done_callback(_seen)
+            raise
 
     async def _visible(self, caller: Caller, key: SessionKey) -> Head | None:
         """Return the session's head, or None when it was never written or belongs to somebody else."""
@@ -261,6 +268,12 @@ class Service:
         log = await self._ports.store.read(key, first=version, last=version)
         raised = (event for entry in log.entries for event in entry.events if event.type == "interrupt_raised")
         return any(event.payload.get("interrupt_id") == interrupt_id for event in raised)
+
+
+def _seen(executed: asyncio.Future[Executed]) -> None:
+    """Look at what became of a command that nobody waits for, or asyncio reports its failure."""
+    if not executed.cancelled():
+        executed.exception()
 
 
 def _session_key(caller: Caller, session_id: str) -> SessionKey:

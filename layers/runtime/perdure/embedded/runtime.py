@@ -15,6 +15,7 @@ from perdure.embedded.leases import SqliteLeases
 from perdure.embedded.live import EmbeddedLive
 from perdure.embedded.queue import EmbeddedQueue, EmbeddedTimers
 from perdure.embedded.store import SqliteSessionStore
+from perdure.embedded.turnstile import Turnstiles
 from perdure.embedded.worker import EmbeddedWorker
 from perdure.ports import Clock, NewId, Ports
 from perdure.service import LOCAL_CALLER, Caller, Service
@@ -63,6 +64,7 @@ class EmbeddedRuntime:
             clock=self._clock,
             new_id=self._new_id,
             in_process=True,
+            turnstile=Turnstiles(),
         )
         deps = StepDeps(ports=ports, agents=self._agents)
         self.service = Service(deps)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from perdure.core.commands import Command, ReceiptClaim
+from perdure.core.commands import Command, ReceiptClaim, ResolveInterrupt, SendInput, StopTurn
 from perdure.core.decide import decide
 from perdure.core.decision import Decision
 from perdure.core.entries import Entry
@@ -22,7 +22,10 @@ logger = logging.getLogger("perdure")
 JsonObject = dict[str, Any]
 
 MAX_CONFLICTS = 64
-"""Lost races before a command gives up. Each lost race means that another command won, so progress is made."""
+"""Lost races before a user's command gives up. Each lost race means that another command won, so progress is made.
+
+What a step has to say never gives up: an outcome that is known must not get lost.
+"""
 
 MAX_OUTAGES = 4
 """Times that a store may give no answer before the caller hears of it."""
@@ -63,23 +66,25 @@ async def execute(
     conflicts = outages = 0
     while True:
         try:
-            loaded = await ports.store.load(key, [claim.key_hash for claim in claims])
-            if tried and (landed := await ports.store.find_commit(key, commit_id, list(tried))):
-                return await _landed(ports, key, loaded, landed, tried[landed.version])
-            if allow is not None:
-                allow(loaded.head)
-            if (earlier := earlier_reply(loaded, claims)) is not None:
-                await resend_unclaimed(ports, key, loaded.head)
-                return Executed(head=loaded.head, reply=earlier, duplicate=True)
-            decision = decide(loaded.head, command, now=ports.clock.now(), commit_id=commit_id)
-            if decision.entry is None:
-                await resend_unclaimed(ports, key, loaded.head)
-                return Executed(head=loaded.head, reply=decision.reply)
-            tried[decision.entry.version] = decision
-            await ports.store.commit(key, loaded, decision)
+            async with ports.turnstile(key):
+                loaded = await ports.store.load(key, [claim.key_hash for claim in claims])
+                if tried and (landed := await ports.store.find_commit(key, commit_id, list(tried))):
+                    return await _landed(ports, key, loaded, landed, tried[landed.version])
+                if allow is not None:
+                    allow(loaded.head)
+                if (earlier := earlier_reply(loaded, claims)) is not None:
+                    await resend_unclaimed(ports, key, loaded.head)
+                    return Executed(head=loaded.head, reply=earlier, duplicate=True)
+                decision = decide(loaded.head, command, now=ports.clock.now(), commit_id=commit_id)
+                if decision.entry is None:
+                    await resend_unclaimed(ports, key, loaded.head)
+                    return Executed(head=loaded.head, reply=decision.reply)
+                tried[decision.entry.version] = decision
+                await ports.store.commit(key, loaded, decision)
         except StaleSessionError:
+            tried.pop(loaded.head.version + 1, None)  # nothing was written as that version, and never will be
             conflicts += 1
-            if conflicts > MAX_CONFLICTS:
+            if conflicts > MAX_CONFLICTS and isinstance(command, (SendInput, ResolveInterrupt, StopTurn)):
                 raise
         except StoreUnavailableError:
             outages += 1
