@@ -53,7 +53,7 @@ class AgentDefinition:
         default_effect: For tools that say nothing.
         built_in_tools: Names of built-in tools to offer. None exists in this version.
         max_model_calls: Cap of one turn; then the model must answer without tools (spec SESS-08).
-        tool_timeout: Longest run of one tool attempt.
+        tool_timeout: Longest run of one tool attempt; 15 minutes are the most there is.
         runner: A framework's runner; None: the built-in Stepwise runner.
 
     Raises:
@@ -89,6 +89,8 @@ class AgentDefinition:
                 raise ConfigurationError(f"agent {self.name!r} has a policy for {name!r}, which is none of its tools")
         if self.max_model_calls < 1:
             raise ConfigurationError(f"max_model_calls of agent {self.name!r} must be 1 or more")
+        if self.tool_timeout <= timedelta(0):
+            raise ConfigurationError(f"tool_timeout of agent {self.name!r} must be longer than zero")
 
     def tool(self, name: str) -> FunctionTool | None:
         """Return the tool with this name, or None."""

@@ -17,13 +17,16 @@ DEFAULT_EFFECT: Effect = "unclassified"
 ApprovalRule = bool | Callable[[Mapping[str, Any]], Literal["approved", "ask"]]
 """Whether a call needs an approval, or a pure function of its validated arguments that says so (spec APPR-05)."""
 
+MAX_APPROVAL_DEADLINE = timedelta(days=3653)
+"""Our own choice: ten years are longer than anybody waits, and far from the last day that a clock can tell."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolPolicy:
     """Overrides what a tool says of itself. None leaves the tool's own word.
 
     Attributes:
-        approval_deadline: How long a person has to decide; then the call is rejected. None: for ever.
+        approval_deadline: How long a person has to decide, at most ten years; then the call is rejected. None: no end.
     """
 
     effect: Effect | None = None
@@ -32,8 +35,11 @@ class ToolPolicy:
 
     def __post_init__(self) -> None:
         check_effect(self.effect, "a tool policy")
-        if self.approval_deadline is not None and self.approval_deadline <= timedelta(0):
-            raise ConfigurationError("the approval_deadline of a tool policy must be longer than zero")
+        if self.approval_deadline is not None and not timedelta(0) < self.approval_deadline <= MAX_APPROVAL_DEADLINE:
+            raise ConfigurationError(
+                "the approval_deadline of a tool policy must be longer than zero, and at most ten years: "
+                "leave it out to wait for ever"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
