@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from perdure.core.expected import Dispatch, Timer
 from perdure.embedded.leases import SqliteLeases
@@ -24,6 +24,10 @@ MAX_RUNNING_STEPS = 512
 
 SWEEP_SECONDS = 30.0
 """Time between two sweeps while the process lives; after a crash the start itself sweeps."""
+
+LATENESS = timedelta(seconds=60)
+"""A sweep that comes later than this was held up, as by a machine that slept or a clock that was set. Less than the
+100 s that a lease is good for at least. Our own choice."""
 
 _STEPS: dict[str, Callable[..., Awaitable[None]]] = {
     "run_model": run_model,
@@ -110,8 +114,12 @@ class EmbeddedWorker:
             logger.exception("a timer could not be fired; the sweep will", extra={"session_id": key.session_id})
 
     async def _sweep_regularly(self) -> None:
+        clock = self._deps.ports.clock
         while True:
-            await self._deps.ports.clock.sleep(SWEEP_SECONDS)
+            expected = clock.now() + LATENESS + timedelta(seconds=SWEEP_SECONDS)
+            await clock.sleep(SWEEP_SECONDS)
+            if clock.now() > expected:
+                continue  # running steps first renew the leases that ended while nobody could
             try:
                 await sweep(self._deps)
             except Exception:  # the next sweep tries again
