@@ -298,11 +298,11 @@ async def test_a_repeated_stop_with_its_key_does_not_stop_the_next_turn() -> Non
 
 
 @pytest.mark.parametrize("arguments", [{"disposition": "burn"}, {"frontier": "x"}, {"frontier": ""}])
-async def test_a_wrong_stop_is_refused(arguments: dict[str, Any]) -> None:
+async def test_a_wrong_or_unsupported_stop_is_refused_and_what_is_wrong_is_named(arguments: dict[str, Any]) -> None:
     async with open_stage(an_agent()) as stage:
         await stage.send("hi")
 
-        with pytest.raises(InvalidRequestError):
+        with pytest.raises(InvalidRequestError, match=next(iter(arguments))):
             await stage.stop(**arguments)
 
         assert (await stage.head()).version == 1

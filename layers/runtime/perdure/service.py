@@ -164,12 +164,11 @@ class Service:
         if disposition not in DISPOSITIONS:
             raise InvalidRequestError(f"disposition {disposition!r} is unknown: use one of {', '.join(DISPOSITIONS)}")
         if frontier is not None:
-            Cursor.decode(frontier, session_id)
-        content = {"operation": "stop", "turn_id": turn_id, "frontier": frontier, "disposition": disposition}
+            raise InvalidRequestError("`frontier` is not supported yet: stop without it, what was shown stays")
+        content = {"operation": "stop", "turn_id": turn_id, "disposition": disposition}
         command = StopTurn(
             actor=caller.actor,
             turn_id=turn_id,
-            frontier=frontier,
             disposition=disposition,
             receipts=_claims(idempotency_key, content),
         )

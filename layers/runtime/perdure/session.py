@@ -264,7 +264,7 @@ class Session:
 
         Args:
             turn_id: None: the running one, whichever it is.
-            frontier: Cursor of the last event that the person had seen.
+            frontier: Not supported yet; anything but None is an `InvalidRequestError`.
             disposition: `keep`: what was shown stays in the transcript.
         """
         key = self._key(idempotency_key)

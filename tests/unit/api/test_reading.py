@@ -61,6 +61,10 @@ def test_a_wrong_field_of_an_input_is_named(body: dict[str, object], named: str)
     assert named in error.message
 
 
+def test_a_frontier_of_a_stop_is_named_as_not_supported_yet() -> None:
+    assert "`frontier` is not supported yet" in refusal({"frontier": "c"}, StopBody).message
+
+
 @pytest.mark.parametrize("approved", ["yes", "true", 1, 0, 1.0, [], {}])
 def test_nothing_but_a_boolean_approves(approved: object) -> None:
     error = refusal({"approved": approved}, InterruptBody)
@@ -95,7 +99,7 @@ def test_a_decision_brings_no_call_of_its_own(extra: str) -> None:
 
 
 def test_a_field_that_is_null_counts_as_absent() -> None:
-    body = read_body(b'{"turn_id": null, "frontier": null}', StopBody)
+    body = read_body(b'{"turn_id": null, "disposition": null}', StopBody)
 
     assert body == StopBody()
 

@@ -23,7 +23,7 @@ def a_busy_session() -> Play:
     play.reject(gated, "no")
     play.starts(pay)
     play.runs(put, "it failed", "error")
-    play.stop(frontier="cursor")
+    play.stop(disposition="discard")
     return play
 
 

@@ -52,5 +52,4 @@ class StopBody(Body):
     """Which turn to stop, and what becomes of what it had written."""
 
     turn_id: Annotated[str | None, Field(description="Absent: the running turn, whichever it is.")] = None
-    frontier: Annotated[str | None, Field(description="Cursor of the last event that the person had seen.")] = None
     disposition: Annotated[str | None, Field(description="`keep` (default): shown text stays.")] = None

@@ -142,7 +142,6 @@ async def _stop(call: Call) -> JsonObject:
         call.caller,
         call.session_id,
         turn_id=body.turn_id,
-        frontier=body.frontier,
         disposition="keep" if body.disposition is None else body.disposition,
         idempotency_key=call.idempotency_key,
     )

@@ -168,7 +168,6 @@ class StopTurn:
 
     actor: Actor
     turn_id: str | None = None
-    frontier: str | None = None
     disposition: str = "keep"
     receipts: tuple[ReceiptClaim, ...] = field(default=())
 

@@ -1,7 +1,7 @@
 """The one cursor: a place in a session's events. Opaque, checked, and no secret.
 
-It is the SSE id, the `after` of the events route and the stop frontier. It stands after the first `index` events of
-the entry of `version` and, within steps that still run, after some of their progress events.
+It is the SSE id and the `after` of the events route. It stands after the first `index` events of the entry of
+`version` and, within steps that still run, after some of their progress events.
 """
 
 from __future__ import annotations

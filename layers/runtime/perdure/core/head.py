@@ -100,7 +100,6 @@ class StopMarker:
 
     at: datetime
     disposition: str = "keep"
-    frontier: str | None = None
     actor: Actor | None = None
 
 

@@ -18,7 +18,7 @@ def on_stop_turn(draft: Draft, command: StopTurn) -> Decision:
     if turn.stop is not None:
         return Decision.unchanged(draft.head, {"result": "already_recorded"})
 
-    marker = StopMarker(at=draft.now, disposition=command.disposition, frontier=command.frontier, actor=command.actor)
+    marker = StopMarker(at=draft.now, disposition=command.disposition, actor=command.actor)
     draft.set_turn(replace(turn, stop=marker))
     actor = {"issuer": command.actor.issuer, "subject": command.actor.subject}
     draft.event("turn_stopping", {"actor": actor, "disposition": command.disposition})
