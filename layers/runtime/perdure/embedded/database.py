@@ -9,6 +9,7 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
@@ -137,9 +138,10 @@ class Database:
                 except BaseException:
                     connection.close()
                     raise
-            return cls(name, writer=Writer(connection, name), reader=reader, lock=lock)
+            writer = Writer(connection, name, check=partial(_check_still_there, file, file.stat()))
+            return cls(name, writer=writer, reader=reader, lock=lock)
         except BaseException:
-            os.close(lock)
+            _unlock(lock)
             raise
 
     @property
@@ -192,7 +194,7 @@ class Database:
         if self._writer is not None:
             self._writer.close()
         if self._lock is not None:
-            os.close(self._lock)
+            _unlock(self._lock)
             self._lock = None
 
     async def __aenter__(self) -> Self:
@@ -219,6 +221,38 @@ def _check_place(file: Path, *, read_only: bool) -> None:
         )
 
 
+def _check_still_there(file: Path, opened: os.stat_result) -> None:
+    """Refuse to write to a file that nobody can open any more: what is committed there ends with this process."""
+    try:
+        now = file.stat()
+    except OSError:
+        now = None
+    if now is None or (now.st_dev, now.st_ino) != (opened.st_dev, opened.st_ino):
+        raise DatabaseUnusableError(
+            f"database {file} was deleted or replaced while it was open: nothing more is written to it. "
+            "End this process, put the file back, and start again"
+        )
+
+
+_locks: set[int] = set()
+"""The locks that this process holds."""
+
+
+def _unlock(lock: int) -> None:
+    if lock in _locks:
+        _locks.remove(lock)
+        os.close(lock)
+
+
+def _let_go_in_child() -> None:
+    """A forked child shares its parent's locks, and would keep them when the parent is long dead."""
+    while _locks:
+        os.close(_locks.pop())
+
+
+os.register_at_fork(after_in_child=_let_go_in_child)
+
+
 def _lock(file: Path) -> int:
     """Take the lock that one runtime per file holds; the kernel lets go of it when the process ends in any way.
 
@@ -240,6 +274,7 @@ def _lock(file: Path) -> int:
             f"database {file} is in use by process {holder or 'unknown'}: stop that one first, or name another file. "
             "`perdure sessions` and `perdure show` can look at it meanwhile"
         ) from error
+    _locks.add(lock)
     with contextlib.suppress(OSError):  # a full disk: the number is only for the message above
         os.ftruncate(lock, 0)
         os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)

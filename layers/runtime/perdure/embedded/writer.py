@@ -39,10 +39,16 @@ class Writer:
     back, and each of its works then gets a transaction of its own, so that only the guilty one fails.
     """
 
-    def __init__(self, connection: sqlite3.Connection, name: str) -> None:
-        """Take over a connection that nobody else uses; `name` says in messages which database it is."""
+    def __init__(self, connection: sqlite3.Connection, name: str, *, check: Callable[[], None] = lambda: None) -> None:
+        """Take over a connection that nobody else uses.
+
+        Args:
+            name: Says in messages which database it is.
+            check: Called before each transaction, on the writer's thread; raises a `PerdureError` to refuse it.
+        """
         self._connection = connection
         self._name = name
+        self._check = check
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._closed = False
         self._synced = True
@@ -109,6 +115,7 @@ class Writer:
                 self._execute([job])
 
     def _transaction(self, jobs: list[_Job]) -> None:
+        self._check()
         connection = self._connection
         if self._suspect:
             self._start_a_new_log()
