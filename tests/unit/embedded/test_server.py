@@ -119,6 +119,16 @@ async def test_two_hosts_or_none_are_refused(http: httpx.AsyncClient) -> None:
     assert none.split()[1] in (b"400", b"403")
 
 
+@pytest.mark.parametrize("target", [b"/v1/sessions/a%0d%0ab", b"http://evil/v1/sessions", b"*"])
+async def test_whatever_is_asked_for_is_answered_in_json(http: httpx.AsyncClient, target: bytes) -> None:
+    own = f"127.0.0.1:{http.base_url.port}".encode()
+
+    answer = await raw(http, b"GET %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n" % (target, own))
+
+    assert answer.split()[1] in (b"400", b"404")
+    assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["retryable"] is False
+
+
 async def test_a_server_for_every_address_answers_under_the_one_that_was_called(runtime: EmbeddedRuntime) -> None:
     async with a_server(runtime.service, "0.0.0.0") as url:
         port = url.rsplit(":", 1)[1]

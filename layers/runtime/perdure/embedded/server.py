@@ -17,7 +17,6 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
-from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from perdure.api import ApiRequest, ApiResponse, TicketIssuer, handle
@@ -42,10 +41,8 @@ def create_app(service: Service, *, host: str = "127.0.0.1", tickets: TicketIssu
         tickets: Issues WebSocket tickets; None: there is no such route.
     """
     endpoint = _Endpoint(service, tickets)
-    app = Starlette(
-        routes=[Route("/{path:path}", endpoint)],
-        middleware=[Middleware(LocalOnly, host=host)],
-    )
+    app = Starlette(middleware=[Middleware(LocalOnly, host=host)])
+    app.router.default = endpoint  # no pattern, which would not take a path with a line break
     app.state.closing = endpoint.closing
     return app
 
