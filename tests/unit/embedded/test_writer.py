@@ -37,11 +37,13 @@ class Watch:
 
     async def hold(self) -> asyncio.Task[None]:
         def wait(connection: sqlite3.Connection) -> None:
+            loop.call_soon_threadsafe(begun.set)
             self._gate.wait(30)
             connection.set_trace_callback(self.statements.append)
 
+        loop, begun = asyncio.get_running_loop(), asyncio.Event()
         holding = asyncio.create_task(self._database.writer.run(wait, durable=False))
-        await settled()
+        await begun.wait()  # or what comes next could still get into the same transaction
         return holding
 
     def let_go(self) -> None:
