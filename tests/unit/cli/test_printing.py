@@ -106,6 +106,8 @@ def test_decisions_tell_who_and_why() -> None:
     withdrawn = {"approved": False, "cancellation_reason": "turn_stopped"}
 
     assert describe_event({"type": "interrupt_resolved", "payload": refused}) == "approval refused by ada"
+    refused["rejection_message"] = "too\nbig"
+    assert describe_event({"type": "interrupt_resolved", "payload": refused}) == "approval refused by ada: too big"
     assert describe_event({"type": "interrupt_resolved", "payload": withdrawn}) == "approval withdrawn (turn_stopped)"
 
 

@@ -92,6 +92,25 @@ def test_a_rejected_call_is_answered_for_the_model() -> None:
     assert not play.events("tool_call_started")
 
 
+def test_what_a_person_says_is_a_message_with_an_approval_and_a_rejection_message_with_a_rejection() -> None:
+    # EVT-01, APPR-17
+    play, (first, second, third) = asked_for(*(a_single_write(gated=True, arguments={"n": n}) for n in range(3)))
+
+    play.approve(first, message="go on")
+    play.reject(second, "too big")
+    play.reject(third)
+
+    said = [
+        {name: event.payload.get(name) for name in ("approved", "message", "rejection_message")}
+        for event in play.events("interrupt_resolved")
+    ]
+    assert said == [
+        {"approved": True, "message": "go on", "rejection_message": None},
+        {"approved": False, "message": None, "rejection_message": "too big"},
+        {"approved": False, "message": None, "rejection_message": None},
+    ]
+
+
 def test_parallel_requests_are_answered_one_by_one_in_any_order() -> None:
     # F037
     play, (r1, r2, r3) = asked_for(*(a_single_write("book", gated=True, arguments={"r": n}) for n in range(3)))
@@ -198,6 +217,7 @@ def test_the_same_call_is_not_asked_again_after_a_plain_rejection() -> None:
     assert "do not repeat this call unchanged" in play.result(CALL)["output"]
     assert play.result(again)["output"] == texts.DENIED_BEFORE
     assert play.status(again) == "rejected"
+    assert play.events("tool_call_finished")[-1].payload["cancellation_reason"] == "denied"
     assert play.pending == [other]
 
 
@@ -249,6 +269,7 @@ def test_a_decision_after_the_timer_finds_nothing_pending() -> None:
 
     (settled,) = play.events("interrupt_resolved")
     assert settled.payload["approved"] is False
+    assert settled.payload["rejection_message"] == "approval deadline passed"
     assert settled.payload["actor"] == {"issuer": "perdure", "subject": "deadline"}
     assert play.events("tool_call_finished")[0].payload["cancellation_reason"] == "deadline_passed"
     assert play.turn.step is not None

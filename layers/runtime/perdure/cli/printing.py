@@ -106,7 +106,9 @@ def _decision(payload: JsonObject) -> str:
     if "cancellation_reason" in payload:
         return f"withdrawn ({payload['cancellation_reason']})"
     actor = payload.get("actor", {}).get("subject", "?")
-    return f"{'given' if payload.get('approved') else 'refused'} by {actor}"
+    words = payload.get("message") or payload.get("rejection_message")
+    said = f": {shortened(words)}" if words else ""
+    return f"{'given' if payload.get('approved') else 'refused'} by {actor}{said}"
 
 
 def print_timeline(events: Sequence[JsonObject]) -> None:

@@ -41,7 +41,7 @@ def on_resolve_interrupt(draft: Draft, command: ResolveInterrupt) -> Decision:
             "interrupt_id": interrupt.interrupt_id,
             "kind": interrupt.kind,
             "approved": command.approved,
-            "message": command.message,
+            "message" if command.approved else "rejection_message": command.message,
             "actor": actor,
         },
     )
@@ -72,7 +72,7 @@ def on_timer_fired(draft: Draft, command: TimerFired) -> Decision:
             "interrupt_id": interrupt.interrupt_id,
             "kind": interrupt.kind,
             "approved": False,
-            "message": texts.APPROVAL_DEADLINE_PASSED,
+            "rejection_message": texts.APPROVAL_DEADLINE_PASSED,
             "actor": {"issuer": "perdure", "subject": "deadline"},
         },
     )

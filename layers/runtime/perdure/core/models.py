@@ -114,7 +114,8 @@ def _ask_for_tools(draft: Draft, command: ModelFinished) -> None:
             attempt=command.attempt,
         )
         if settled is not None:
-            settle_call(draft, call, *settled)
+            status, output, reason = settled
+            settle_call(draft, call, status, output, reason=reason)
         elif call.status == "awaiting_approval":
             _raise_approval(draft, call, requested)
     if command.limit_reached:
@@ -147,16 +148,16 @@ def _call_part(call_id: str, requested: RequestedCall) -> JsonObject:
 
 def _settled_at_once(
     draft: Draft, command: ModelFinished, index: int, requested: RequestedCall
-) -> tuple[str, str] | None:
-    """Return status and text of a call that ends before it begins, or None for one that goes on."""
+) -> tuple[str, str, str | None] | None:
+    """Return status, text and cancellation reason of a call that ends before it begins; None for one that goes on."""
     if command.limit_reached:
-        return "failed", texts.CALL_LIMIT.format(limit=command.call_limit)
+        return "failed", texts.CALL_LIMIT.format(limit=command.call_limit), None
     if index >= MAX_CALLS_PER_RESPONSE:
-        return "failed", texts.TOO_MANY_CALLS.format(limit=MAX_CALLS_PER_RESPONSE)
+        return "failed", texts.TOO_MANY_CALLS.format(limit=MAX_CALLS_PER_RESPONSE), None
     if requested.settled is not None:
-        return requested.settled
+        return *requested.settled, None
     if requested.requires_approval and denial_key(requested.tool_name, _hash(requested)) in draft.turn.denied:
-        return "rejected", texts.DENIED_BEFORE
+        return "rejected", texts.DENIED_BEFORE, "denied"
     return None
 
 

@@ -96,7 +96,8 @@ function cardNode(onDecide) {
 function notesOf(call) {
   const progress = call.progress && (call.progress.message ?? call.progress.text);
   const { decision } = call;
-  const said = decision?.message ? `: “${decision.message}”` : "";
+  const words = decision?.message ?? decision?.rejection_message;
+  const said = words ? `: “${words}”` : "";
   const by = decision?.actor?.subject ? ` by ${decision.actor.subject}` : "";
   return [
     progress && String(progress),
