@@ -187,6 +187,8 @@ async def test_a_question_that_is_answered_elsewhere_is_taken_back(
 
         await person.sees("decided elsewhere")
         await person.sees("the tool said: wiped\n> ")
+        person.types("/quit")
+        await person.sees(f"come back with: perdure chat s-1 --url {url}\n")
 
 
 async def test_a_turn_that_was_left_running_is_shown_from_where_it_is(

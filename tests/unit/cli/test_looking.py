@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import io
 import socket
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from perdure.cli import main
+from perdure.cli.inspect import all_events
 from perdure.embedded.runtime import open_runtime
 from perdure.testing.processes import finished, pending
 from tests.unit.cli import talkers
@@ -56,19 +58,20 @@ async def test_a_database_that_a_server_uses_is_told_with_the_way_to_talk_to_it(
     assert "`--url`" in complaint
 
 
-async def test_a_long_history_is_shown_to_its_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_long_history_is_read_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     database = str(tmp_path / "s.db")
     async with open_runtime(database, agents=[talkers.agent]) as runtime:
         session = runtime.session("s-1")
-        for turn in range(1, 31):
+        for turn in range(1, 6):
             await session.send(f"message {turn}")
             await finished(session, turns=turn)
 
-    _, output, _ = await asyncio.to_thread(run, capsys, "show", "s-1", "--db", database)
+        # The page size is lowered, so that a history of several pages is made in no time.
+        monkeypatch.setattr(session, "event_page", functools.partial(session.event_page, limit=7))
+        events = await all_events(session)
 
-    timeline = output.partition("timeline\n")[2]
-    assert timeline.count("turn completed") == 30
-    assert "you: message 30" in output
+    assert [event["sequence"] for event in events] == list(range(1, len(events) + 1))
+    assert [event["type"] for event in events].count("turn_completed") == 5
 
 
 def test_before_the_first_session_the_way_to_one_is_told(

@@ -170,3 +170,10 @@ def test_the_program_serves_another_process_and_records_what_it_was_asked(tmp_pa
     assert error.kind == "malformed"
     assert len(record.read_text().splitlines()) == 2
     assert program.returncode == 0
+
+
+@pytest.mark.parametrize("before", [[user("hello")], [user("order"), calling("a"), result("a", "one")]])
+def test_after_a_cut_the_stub_answers_as_it_would_have(before: list) -> None:
+    note = user("[turn_retried]\nThe connection broke.\n[/turn_retried]")
+
+    assert said(*before, note, tools=[tool("order")]) == said(*before, tools=[tool("order")])

@@ -25,7 +25,7 @@ def converse(body: JsonObject) -> Stream:
        name ends in `id` does too, another text the whole message; a boolean is true.
     4. Else it answers `You said: <message>`.
     """
-    messages = body["messages"]
+    messages = [message for message in body["messages"] if not _is_retry_note(message)]
     results = _results(messages)
     if results:
         return answer(f"I did that: {'; '.join(results)}")
@@ -36,6 +36,11 @@ def converse(body: JsonObject) -> Stream:
     if offered and wanted:
         return answer(calls=[wants(name, arguments, f"call_{turn}_{n}") for n, (name, arguments) in enumerate(wanted)])
     return answer(f"You said: {text}")
+
+
+def _is_retry_note(message: JsonObject) -> bool:
+    """Whether this tells the model of its answer that was cut; a person has not said it."""
+    return message["role"] == "user" and str(message["content"]).startswith("[turn_retried]")
 
 
 def _results(messages: list[JsonObject]) -> list[str]:
