@@ -13,6 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 TESTS = ROOT / "tests"
+RUNTIME = ROOT / "layers" / "runtime"
 DONE = {"features.md": "built", "field-cases.md": "covered"}
 """What each page calls a row of which nothing is missing."""
 
@@ -88,13 +89,18 @@ def _complaints_of_row(row: Row, done: str) -> list[str]:
 
 def known_tests(folder: Path) -> dict[str, set[str]]:
     """Return the names of the test functions of each file below a folder."""
-    found = {}
-    for path in folder.rglob("test_*.py"):
-        functions = (ast.FunctionDef, ast.AsyncFunctionDef)
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        names = {node.name for node in tree.body if isinstance(node, functions) and node.name.startswith("test_")}
-        found[path.relative_to(folder).as_posix()] = names
-    return found
+    return {path.relative_to(folder).as_posix(): _tests_of(path) for path in folder.rglob("test_*.py")}
+
+
+def _tests_of(path: Path) -> set[str]:
+    """Return the names of a file's tests; those of a suite that it takes over with `import *` are its own."""
+    names: set[str] = set()
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
+            names.add(node.name)
+        elif isinstance(node, ast.ImportFrom) and node.module and node.names[0].name == "*":
+            names |= _tests_of(RUNTIME.joinpath(*node.module.split(".")).with_suffix(".py"))
+    return names
 
 
 # --- the pages ------------------------------------------------------------------------------------------------------

@@ -1,18 +1,18 @@
-"""The adapter sets that the contract suites run against. To add one, add a line to `ADAPTERS`."""
+"""The adapter sets that the conformance suites run against. To add one, add a line."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from perdure.ports import Leases, SessionKey, SessionStore
+from perdure.testing.conformance import Adapter, OpenAdapter, OpenDelivery
+from tests.contracts.delivery import DELIVERIES
 
-# Name of the adapter set: where its `open_adapter(folder)` is, an async context manager that yields an `Adapter`
-# with nothing stored in it; `module` or `module:function`. Imported when a test wants it.
+# Name of the adapter set: where its `open_adapter(folder)` is, an async context manager that yields an `Adapter`;
+# `module` or `module:function`. Imported when a test wants it.
 ADAPTERS = {
     "sqlite": "tests.contracts.sqlite_adapter",
     "sqlite-cold": "tests.contracts.sqlite_adapter:open_cold_adapter",
@@ -20,37 +20,20 @@ ADAPTERS = {
 }
 
 
-@dataclass(frozen=True)
-class Adapter:
-    """One adapter set, open and empty.
-
-    Attributes:
-        store: The store of one worker.
-        leases: Its leases.
-        another_store: Returns the store of another worker on the same data, as a new process would make it.
-        erase: Deletes what was stored of a session besides HEAD, as retention and purge will: the entries below a
-            version and, when told to, the receipts. What only HEAD holds is left alone.
-    """
-
-    store: SessionStore
-    leases: Leases
-    another_store: Callable[[], SessionStore]
-    erase: Callable[[SessionKey, int, bool], Awaitable[None]]
-
-
 @pytest.fixture(params=ADAPTERS)
-async def adapter(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Adapter]:
+def open_adapter(request: pytest.FixtureRequest, tmp_path: Path) -> OpenAdapter:
     module, _, function = ADAPTERS[request.param].partition(":")
-    open_adapter = getattr(import_module(module), function or "open_adapter")
-    async with open_adapter(tmp_path) as opened:
-        yield opened
+    open_in_folder = getattr(import_module(module), function or "open_adapter")
+
+    def open_named(name: str) -> AbstractAsyncContextManager[Adapter]:
+        folder = tmp_path / name
+        folder.mkdir()
+        opened: AbstractAsyncContextManager[Adapter] = open_in_folder(folder)
+        return opened
+
+    return open_named
 
 
-@pytest.fixture
-def store(adapter: Adapter) -> SessionStore:
-    return adapter.store
-
-
-@pytest.fixture
-def leases(adapter: Adapter) -> Leases:
-    return adapter.leases
+@pytest.fixture(params=DELIVERIES)
+def open_delivery(request: pytest.FixtureRequest) -> OpenDelivery:
+    return DELIVERIES[request.param]

@@ -1,13 +1,11 @@
-"""What the suites of `StepQueue` and `Timers` look through: what came out, on a clock moved by hand."""
+"""The two adapter sets of `StepQueue` and `Timers`, and what comes out of them."""
 
 from __future__ import annotations
 
 import asyncio
 import heapq
-from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
@@ -16,73 +14,13 @@ from perdure.aws.bootstrap import Runtime
 from perdure.aws.handlers import step_handler, timer_handler
 from perdure.aws.settings import Settings
 from perdure.embedded.queue import EmbeddedQueue, EmbeddedTimers
-from perdure.ports import SessionKey, StepQueue, Timers
+from perdure.ports import SessionKey
 from perdure.steps.base import StepDeps, StepMessage
+from perdure.testing.conformance.delivery import Came, Delivery
 from perdure.testing.moto import AwsInProcess, aws_in_process
-from tests.contracts.builders import NOON
 
 LATENESS = timedelta(seconds=30)
 """How late a schedule fires here; the service says within the minute."""
-
-
-class HandClock:
-    """A clock that moves only by `advance_to`, and wakes those who sleep on the way in their order."""
-
-    def __init__(self) -> None:
-        self._now = NOON
-        self._sleepers: list[tuple[datetime, int, asyncio.Future[None]]] = []
-        self._order = count()
-
-    def now(self) -> datetime:
-        return self._now
-
-    async def sleep(self, seconds: float) -> None:
-        woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._sleepers, (self._now + timedelta(seconds=seconds), next(self._order), woken))
-        await woken
-
-    def jump_to(self, moment: datetime) -> None:
-        self._now = max(self._now, moment)
-
-    async def advance_to(self, moment: datetime) -> None:
-        await _let_others_run()
-        while self._sleepers and self._sleepers[0][0] <= moment:
-            wakes_at, _, sleeper = heapq.heappop(self._sleepers)
-            self.jump_to(wakes_at)
-            if not sleeper.done():
-                sleeper.set_result(None)
-            await _let_others_run()
-        self.jump_to(moment)
-
-
-@dataclass(frozen=True, slots=True)
-class Came:
-    """A step or a timer that came out: when, of which session, and its ids."""
-
-    at: datetime
-    key: SessionKey
-    name: str
-    number: int
-    kind: str = ""
-
-
-class Delivery(ABC):
-    """One adapter set's queue and timers, and what came out of them."""
-
-    queue: StepQueue
-    timers: Timers
-
-    def __init__(self) -> None:
-        self.clock = HandClock()
-        self.steps: list[Came] = []
-        self.fired: list[Came] = []
-
-    @abstractmethod
-    async def until(self, moment: datetime) -> None:
-        """Let time pass, and have what is due come out."""
-
-    async def after(self, delay: timedelta) -> None:
-        await self.until(self.clock.now() + delay)
 
 
 class EmbeddedDelivery(Delivery):
@@ -170,21 +108,19 @@ class AwsDelivery(Delivery):
         self.fired.append(Came(self.clock.now(), key, timer_id, fence))
 
 
-DELIVERIES = ("embedded", "aws")
+@asynccontextmanager
+async def open_embedded() -> AsyncIterator[Delivery]:
+    """Open the queue and the timers of one process."""
+    embedded = EmbeddedDelivery()
+    yield embedded
+    await embedded.close()
 
 
 @asynccontextmanager
-async def open_delivery(name: str) -> AsyncIterator[Delivery]:
-    """Open an empty queue and no timers."""
-    if name == "embedded":
-        embedded = EmbeddedDelivery()
-        yield embedded
-        await embedded.close()
-        return
+async def open_aws() -> AsyncIterator[Delivery]:
+    """Open an account with our queues and no schedules."""
     with aws_in_process() as aws:
         yield AwsDelivery(aws)
 
 
-async def _let_others_run() -> None:
-    for _ in range(10):
-        await asyncio.sleep(0)
+DELIVERIES = {"embedded": open_embedded, "aws": open_aws}

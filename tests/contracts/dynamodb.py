@@ -11,8 +11,8 @@ from perdure.aws.leases import DynamoDBLeases
 from perdure.aws.store import DynamoDBSessionStore
 from perdure.aws.table import Table
 from perdure.ports import SessionKey
+from perdure.testing.conformance import Adapter
 from perdure.testing.moto import BUCKET_NAME, AwsInProcess, aws_in_process
-from tests.contracts.conftest import Adapter
 from tests.unit.aws.builders import SteppingClock
 
 

@@ -11,7 +11,7 @@ from perdure.embedded.database import Database
 from perdure.embedded.leases import SqliteLeases
 from perdure.embedded.store import SqliteSessionStore
 from perdure.ports import SessionKey
-from tests.contracts.conftest import Adapter
+from perdure.testing.conformance import Adapter
 
 
 @asynccontextmanager

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-LATER = ("boto3", "botocore", "httpx", "mcp", "opentelemetry", "starlette", "uvicorn", "websockets")
+LATER = ("boto3", "botocore", "httpx", "mcp", "opentelemetry", "pytest", "starlette", "uvicorn", "websockets")
 
 
 def loaded_by(statement: str) -> list[str]:
@@ -15,6 +15,13 @@ def loaded_by(statement: str) -> list[str]:
 
 def test_importing_perdure_loads_no_provider_server_or_tracing_package() -> None:
     assert loaded_by("import perdure") == []
+
+
+def test_only_the_conformance_suites_need_pytest() -> None:
+    modules = "fixtures, perdure.testing.gates, perdure.testing.processes, perdure.testing.providers"
+
+    assert loaded_by(f"import perdure.testing.{modules}") == []
+    assert "pytest" in loaded_by("import perdure.testing.conformance")
 
 
 def test_a_package_that_is_loaded_is_seen() -> None:

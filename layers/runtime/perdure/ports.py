@@ -1,6 +1,6 @@
 """The ports: what the runtime needs from the outside. Two adapter sets implement them: `embedded/` and `aws/`.
 
-One contract suite per port (`tests/contracts`) runs against both sets; whoever writes another runs it too.
+One suite per port (`perdure.testing.conformance`) runs against both sets; whoever writes another runs it too.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from perdure.embedded.leases import SqliteLeases
 from perdure.embedded.store import SqliteSessionStore
 from perdure.errors import PerdureError
 from perdure.ports import SessionKey
-from tests.contracts.builders import NOON, a_message, an_answer, decided
+from perdure.testing.conformance.builders import NOON, a_message, an_answer, decided
 
 
 def say(*words: object) -> None:

@@ -14,7 +14,7 @@ import pytest
 from perdure.embedded.database import APPLICATION_ID, SCHEMA_VERSION, Database
 from perdure.embedded.store import SqliteSessionStore
 from perdure.errors import DatabaseInUseError, DatabaseUnusableError, StoreUnavailableError
-from tests.contracts.builders import A_SESSION, ANNA, NOON, a_turn, send
+from perdure.testing.conformance.builders import A_SESSION, ANNA, NOON, a_turn, send
 
 
 def contents(folder: Path) -> dict[str, bytes]:

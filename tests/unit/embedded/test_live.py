@@ -10,7 +10,7 @@ from perdure.core.head import Head
 from perdure.embedded import live as live_module
 from perdure.embedded.live import EmbeddedLive
 from perdure.ports import LiveEvent, SessionKey
-from tests.contracts.builders import A_SESSION, a_message, a_request_for, an_answer, decided
+from perdure.testing.conformance.builders import A_SESSION, a_message, a_request_for, an_answer, decided
 from tests.unit.embedded.clocks import NOON, VirtualClock, settled
 
 STEP = "model-1-0"

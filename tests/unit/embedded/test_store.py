@@ -22,7 +22,7 @@ from perdure.errors import (
     UnknownRecordVersionError,
 )
 from perdure.ports import Loaded, SessionKey
-from tests.contracts.builders import (
+from perdure.testing.conformance.builders import (
     A_SESSION,
     NOON,
     a_claim,

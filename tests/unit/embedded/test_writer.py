@@ -15,7 +15,16 @@ from perdure.embedded.leases import SqliteLeases
 from perdure.embedded.store import SqliteSessionStore
 from perdure.errors import StaleSessionError, StoreUnavailableError
 from perdure.ports import SessionKey
-from tests.contracts.builders import A_SESSION, NOON, a_message, a_session_with, a_turn, decided, entry_of, send
+from perdure.testing.conformance.builders import (
+    A_SESSION,
+    NOON,
+    a_message,
+    a_session_with,
+    a_turn,
+    decided,
+    entry_of,
+    send,
+)
 from tests.unit.embedded.clocks import settled
 
 FULL, NORMAL = 2, 1  # what PRAGMA synchronous answers
