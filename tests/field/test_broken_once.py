@@ -15,6 +15,7 @@ import perdure
 from perdure import AgentDefinition, ToolExecutionError, ToolPolicy, function_tool
 from perdure.agents.stepwise import StepwiseRunner
 from perdure.core.limits import LEASE_RENEWAL
+from perdure.core.usage import CallUsage
 from perdure.errors import ConfigurationError, ModelCallError, UnknownRecordVersionError
 from perdure.models.base import ModelResponse, ModelToolCall, TextDelta
 from perdure.models.scripted import Reply, ScriptedModel, tool_results
@@ -145,6 +146,26 @@ async def test_an_outcome_that_can_not_be_stored_fails_the_turn_without_waiting_
 
         error = (await stage.snapshot())["state"]["last_turn_error"]
         assert error["message"].startswith("the model step was given up after attempt 3: the model step failed with")
+
+
+async def test_calls_whose_outcome_can_not_be_stored_are_counted_with_what_they_used() -> None:
+    usage = CallUsage(input_tokens=10, output_tokens=5)
+    model = saying(ModelResponse(text="a", provider_item={"x": object()}, usage=usage))
+
+    async with open_stage(an_agent(model=model)) as stage:
+        await stage.send("go")
+        await stage.run_all()
+
+        used = (await stage.snapshot())["usage"]
+        assert (used["model_calls"], used["input_tokens"]["value"], used["output_tokens"]["value"]) == (3, 30, 15)
+
+
+async def test_a_model_whose_usage_is_no_usage_fails_its_turn_without_waiting_for_leases() -> None:
+    async with open_stage(an_agent(model=saying(ModelResponse(text="a", usage=None)))) as stage:  # type: ignore[arg-type]
+        await stage.send("go")
+        await stage.run_all()
+
+        assert (await stage.snapshot())["state"]["last_turn_error"]["code"] == "internal"
 
 
 @pytest.mark.parametrize("error", [asyncio.CancelledError(), OddError()], ids=["cancelled", "odd"])

@@ -131,6 +131,7 @@ class AttemptLost:
         claimed: Whether somebody had claimed it. Only a revoked, never claimed attempt proves that it did not run.
         final: Give the step up instead of trying again (a dead letter).
         error_code: What a turn that fails by it is told (codes: surface §4.2).
+        turn_id, usage: The provider calls that a model step had made by then, told by its own worker.
     """
 
     step_id: str
@@ -139,6 +140,8 @@ class AttemptLost:
     reason: str
     final: bool = False
     error_code: str = "internal"
+    turn_id: str | None = None
+    usage: tuple[CallUsage, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from perdure.core.decision import Decision, Draft
 from perdure.core.head import Call, Interrupt
 from perdure.core.ids import content_hash
 from perdure.core.limits import MAX_CALLS_PER_RESPONSE
-from perdure.core.turns import cancel_turn, complete_turn, fail_turn, join_calls, settle_call
+from perdure.core.turns import cancel_turn, complete_turn, fail_turn, join_calls, record_usage, settle_call
 
 JsonObject = dict[str, Any]
 
@@ -74,9 +74,7 @@ def _record_step(draft: Draft, command: ModelFinished) -> None:
 
 
 def _record_usage(draft: Draft, command: ModelFinished) -> None:
-    draft.usage(command.usage)
-    for _ in command.usage:  # the figures are the entry's: see `public_event`
-        draft.event("usage_recorded", step=command.step_id, attempt=command.attempt, turn_id=command.turn_id)
+    record_usage(draft, command.usage, step=command.step_id, attempt=command.attempt, turn_id=command.turn_id)
 
 
 def _keep_partial(draft: Draft, command: ModelFinished) -> None:

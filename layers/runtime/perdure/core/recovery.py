@@ -10,32 +10,43 @@ from perdure.core.decision import Decision, Draft
 from perdure.core.head import Call, ModelStep, Turn
 from perdure.core.limits import ATTEMPT_WINDOW, MAX_ATTEMPTS
 from perdure.core.tools import try_again_or_give_up
-from perdure.core.turns import cancel_turn, fail_turn, join_calls, settle_call
+from perdure.core.turns import cancel_turn, fail_turn, join_calls, record_usage, settle_call
 
 
 def on_attempt_lost(draft: Draft, command: AttemptLost) -> Decision:
-    """Replace a lost attempt, or give its step up when the budget is spent. Old news changes nothing."""
+    """Replace a lost attempt, or give its step up when the budget is spent. Of old news only the usage counts."""
     turn = draft.head.turn
     if turn is None:
-        return Decision.unchanged(draft.head)
+        return _old_news(draft, command)
     if turn.step is not None and turn.step.step_id == command.step_id and turn.step.attempt == command.attempt:
         _model_attempt_lost(draft, turn, turn.step, command)
         return draft.decision({"accepted": True})
     call = turn.call(command.step_id)
     if call is None or call.status != "approved" or call.attempt != command.attempt:
-        return Decision.unchanged(draft.head)
+        return _old_news(draft, command)
     _tool_attempt_lost(draft, call, command)
     join_calls(draft)
     return draft.decision({"accepted": True})
 
 
+def _old_news(draft: Draft, command: AttemptLost) -> Decision:
+    _count(draft, command)
+    return draft.decision({"accepted": False}) if command.usage else Decision.unchanged(draft.head)
+
+
+def _count(draft: Draft, command: AttemptLost) -> None:
+    record_usage(draft, command.usage, step=command.step_id, attempt=command.attempt, turn_id=command.turn_id)
+
+
 def _model_attempt_lost(draft: Draft, turn: Turn, step: ModelStep, command: AttemptLost) -> None:
     if turn.stop is not None:
+        _count(draft, command)
         draft.set_turn(replace(turn, step=None))
         cancel_turn(draft)
         return
     in_time = draft.now - step.first_attempt_at < ATTEMPT_WINDOW
     if not command.final and step.attempt < MAX_ATTEMPTS and in_time:
+        _count(draft, command)
         draft.event("attempt_reset", {"reason": command.reason}, step=step.step_id, attempt=step.attempt)
         again = replace(step, attempt=step.attempt + 1, ready_at=draft.now, not_before=None)
         draft.set_turn(replace(turn, step=again))
@@ -43,6 +54,7 @@ def _model_attempt_lost(draft: Draft, turn: Turn, step: ModelStep, command: Atte
     if command.claimed:  # somebody began it, so it is told as a pair
         ended = {"status": "failed", "reason": command.reason}
         draft.event("model_started", at=step.ready_at, step=step.step_id, attempt=step.attempt)
+        _count(draft, command)
         draft.event("model_finished", ended, step=step.step_id, attempt=step.attempt)
     draft.set_turn(replace(turn, step=None))
     fail_turn(draft, command.error_code, f"the model step was given up after attempt {step.attempt}: {command.reason}")

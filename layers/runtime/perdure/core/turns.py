@@ -8,6 +8,7 @@ from perdure.core import texts
 from perdure.core.decision import Draft
 from perdure.core.head import Call, ClosedTurn, ModelStep, Turn, TurnError
 from perdure.core.limits import MAX_ERROR_CHARACTERS, MAX_PARALLEL_WRITES, PREVIEW_CHARACTERS
+from perdure.core.usage import CallUsage
 
 
 def open_turn(draft: Draft, message_id: str, input_version: int) -> None:
@@ -132,6 +133,14 @@ def reject_open_calls(draft: Draft) -> None:
             )
         if call.started is None:
             settle_call(draft, call, "rejected", texts.STOPPED_BEFORE_START, reason="turn_cancelled")
+
+
+def record_usage(draft: Draft, rows: tuple[CallUsage, ...], *, step: str, attempt: int, turn_id: str | None) -> None:
+    """Count the provider calls of a model step's attempt, also of one that nobody expects any more."""
+    if rows:
+        draft.usage(rows)
+    for _ in rows:  # the figures are the entry's: see `public_event`
+        draft.event("usage_recorded", step=step, attempt=attempt, turn_id=turn_id)
 
 
 def _message_count(draft: Draft) -> int:

@@ -246,7 +246,14 @@ class _ModelCall:
         """Record this very attempt as lost; we hold its claim, so nobody else can."""
         attempt = self.attempt
         lost = AttemptLost(
-            step_id=attempt.step_id, attempt=attempt.number, claimed=True, reason=reason, error_code=code
+            step_id=attempt.step_id,
+            attempt=attempt.number,
+            claimed=True,
+            reason=reason,
+            error_code=code,
+            turn_id=attempt.turn.turn_id,
+            # What a runner of somebody else's returned may be anything.
+            usage=tuple(row for row in self.usage if isinstance(row, CallUsage)),  # type: ignore[redundant-expr]
         )
         await execute(attempt.ports, attempt.key, lost)
 
