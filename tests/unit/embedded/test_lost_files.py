@@ -11,7 +11,7 @@ import pytest
 from perdure.embedded.database import Database
 from perdure.embedded.store import SqliteSessionStore
 from perdure.errors import DatabaseUnusableError
-from tests.contracts import builders
+from perdure.testing.conformance import builders
 
 
 @pytest.mark.parametrize("how", ["deleted", "replaced"])
