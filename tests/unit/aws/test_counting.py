@@ -8,9 +8,9 @@ import pytest
 
 from perdure.aws.leases import DynamoDBLeases
 from perdure.aws.table import ConditionNotMetError, Table, Value
+from perdure.testing.conformance import builders as sessions
 from perdure.testing.counting import AwsCounter, item_size
 from perdure.testing.moto import AwsInProcess
-from tests.contracts import builders as sessions
 from tests.contracts.dynamodb import a_store
 from tests.unit.aws.builders import NOON, SteppingClock
 
