@@ -22,10 +22,10 @@ from tests.unit.steps.builders import HangingModel, an_agent, asking_for, failin
 
 PAYLOADS = {
     "turn_started": {"sequence", "message_id"},
-    "turn_completed": {"message_count"},
-    "turn_failed": {"error", "message_count"},
+    "turn_completed": {"message_count", "usage"},
+    "turn_failed": {"error", "message_count", "usage"},
     "turn_stopping": {"actor", "disposition"},
-    "turn_cancelled": {"message_count"},
+    "turn_cancelled": {"message_count", "usage"},
     "model_started": set(),
     "model_retry_scheduled": {"retry_in_ms", "attempt", "reason"},
     "attempt_reset": {"reason"},

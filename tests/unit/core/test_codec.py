@@ -1,6 +1,7 @@
 """Dataclasses to JSON and back."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -8,7 +9,12 @@ import pytest
 from perdure.core.codec import decode, encode, format_time, from_millis, to_millis
 from perdure.core.entries import Entry, Event
 from perdure.core.head import Head, QueuedMessage
+from perdure.core.usage import CallUsage
 from tests.unit.core.builders import NOON, Play, a_claim, a_read, a_safe_write, a_session, a_single_write, asked_for
+
+NOTE = "the shipment left the harbour on tuesday and is expected on friday; the customer has been told of it twice."
+LONG_KEY = a_claim("a" * 64, "b" * 64)
+BIG_USAGE = CallUsage(input_tokens=5123, output_tokens=237, cached_input_tokens=4096, reasoning_tokens=128)
 
 
 def a_busy_session() -> Play:
@@ -25,6 +31,21 @@ def a_busy_session() -> Play:
     play.runs(put, "it failed", "error")
     play.stop(disposition="discard")
     return play
+
+
+def test_every_entry_of_a_plain_turn_is_under_a_kilobyte_and_so_one_write_unit() -> None:
+    # docs/decisions/0004
+    play = Play()
+    for _ in range(10):
+        play.send("Please read the note about the shipment and tell me when it will be here.", receipts=(LONG_KEY,))
+        (look,) = play.model_asks(a_read(), usage=(BIG_USAGE,), run_state={"model_calls": 1})
+        play.runs(look, NOTE)
+        play.model_answers(f"I have read one note, and it says: {NOTE}", usage=(BIG_USAGE,))
+
+    log = [replace(entry, commit_id="0" * 32) for entry in play.log[-4:]]
+    sizes = [len(json.dumps(encode(entry), separators=(",", ":"))) for entry in log]
+
+    assert max(sizes) <= 1024, sizes
 
 
 def test_head_and_entries_read_back_as_they_were_written() -> None:

@@ -1,9 +1,15 @@
 """Tokens and costs with their provenance: what is not known is never zero."""
 
+import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from perdure.core.codec import decode, encode
+from perdure.core.commands import AttemptLost
+from perdure.core.entries import Entry
+from perdure.core.head import Head
 from perdure.core.public import public_event
 from perdure.core.usage import (
     NO_USAGE,
@@ -13,7 +19,7 @@ from perdure.core.usage import (
     total_figures,
     whole_number,
 )
-from tests.unit.core.builders import a_session
+from tests.unit.core.builders import SOME_USAGE, Play, a_read, a_session
 
 FULL = CallUsage(input_tokens=212, output_tokens=20, cached_input_tokens=100, reasoning_tokens=5)
 UNKNOWN = {"provenance": "unavailable"}
@@ -131,3 +137,100 @@ def test_totals_of_a_session_go_on_over_its_turns() -> None:
     play.model_answers(usage=(FULL,))
 
     assert play.head.usage.input_tokens == 424
+
+
+# --- what a turn used -----------------------------------------------------------------------------------------------
+
+
+def told_at_the_end(play: Play) -> list[dict[str, Any]]:
+    """Return the usage of each turn that is over, as its terminal event tells it when it is read from the log."""
+    return [
+        public_event(event, stored, index, "s-1")["payload"]["usage"]
+        for stored in (decode(Entry, json.loads(json.dumps(encode(entry)))) for entry in play.log)
+        for index, event in enumerate(stored.events)
+        if event.type in ("turn_completed", "turn_failed", "turn_cancelled")
+    ]
+
+
+def test_a_turn_tells_at_its_end_what_its_own_calls_used() -> None:
+    # USE-05, USE-06
+    play = a_session()
+    (call,) = play.model_asks(a_read(), usage=(NO_USAGE, FULL))
+    play.send("more")
+    play.runs(call)
+    play.model_answers(usage=(FULL,))
+    play.model_ends("failed", usage=(FULL,))
+
+    first, second = told_at_the_end(play)
+
+    assert first == totals_of(NO_USAGE, FULL, FULL)
+    assert second == totals_of(FULL)
+    assert play.head.usage == UsageTotals().plus((NO_USAGE, FULL, FULL, FULL))
+
+
+def test_a_turn_that_ends_before_anything_was_reported_says_so() -> None:
+    # USE-05
+    play = a_session()
+    play.loses(play.step.step_id, final=True)
+    play.send("again")
+    play.stop()
+    play.model_ends("aborted", usage=(NO_USAGE,))
+
+    failed, cancelled = told_at_the_end(play)
+
+    assert failed == totals_of()
+    assert cancelled == totals_of(NO_USAGE)
+
+
+def test_a_late_report_counts_for_the_turn_that_it_belongs_to() -> None:
+    # USE-06
+    play = a_session()
+    step = play.step
+    play.loses(step.step_id)
+    play.model_answers(step_id=step.step_id, attempt=1, usage=(FULL,))  # of the attempt that was given up
+    play.model_answers()
+    play.send("more")
+    play.model_answers(step_id=step.step_id, turn_id="turn-1", attempt=1, usage=(FULL,))
+    play.model_answers(usage=(FULL,))
+
+    first, second = told_at_the_end(play)
+
+    assert first == totals_of(FULL, SOME_USAGE)
+    assert second == totals_of(FULL)
+
+
+@pytest.mark.parametrize("ends", ["tried again", "given up", "stopped"])
+def test_what_an_attempt_used_that_was_given_up_counts_for_its_turn(ends: str) -> None:
+    # USE-06
+    play = a_session()
+    if ends == "stopped":
+        play.stop()
+    step = play.step.step_id
+    lost = AttemptLost(step_id=step, attempt=1, claimed=True, reason="it broke", turn_id="turn-1", usage=(FULL,))
+
+    play.apply(replace(lost, final=ends == "given up"))
+    if play.head.turn:
+        play.model_answers(usage=())
+
+    assert told_at_the_end(play) == [totals_of(FULL)]
+
+
+def test_the_usage_of_a_running_turn_is_on_record_with_each_commit() -> None:
+    # USE-06
+    play = a_session()
+
+    play.model_asks(a_read(), usage=(FULL,))
+
+    assert decode(Head, json.loads(json.dumps(encode(play.head)))).turn == play.turn
+    assert play.turn.usage == UsageTotals().plus((FULL,))
+
+
+def test_totals_are_short_where_they_are_kept_and_read_back_the_same() -> None:
+    for calls in ((FULL,), (NO_USAGE,), (FULL, NO_USAGE), (CallUsage(input_tokens=1, cost="1", currency="EUR"),)):
+        totals = UsageTotals().plus(calls)
+
+        stored = json.dumps(encode(totals))
+
+        assert decode(UsageTotals, json.loads(stored)) == totals
+    assert encode(UsageTotals().plus((FULL, FULL))) == {"counts": [2, 424, 40, 200, 10]}
+    assert encode(UsageTotals()) == {}

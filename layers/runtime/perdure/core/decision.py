@@ -12,7 +12,7 @@ from perdure.core.entries import Entry, Event, Input, Message, Receipt
 from perdure.core.head import SCHEMA_VERSION as HEAD_SCHEMA
 from perdure.core.head import Head, Turn
 from perdure.core.ids import made_by
-from perdure.core.usage import NO_TOTALS, CallUsage
+from perdure.core.usage import NO_TOTALS, CallUsage, UsageTotals
 
 JsonObject = dict[str, Any]
 
@@ -49,6 +49,7 @@ class Draft:
         self._events: list[Event] = []
         self._usage: list[CallUsage] = []
         self._usage_before = NO_TOTALS
+        self._turn_usage = NO_TOTALS
         self._run_state: JsonObject | None = None
         self._message_sequence = head.message_sequence
         self._event_sequence = head.event_sequence
@@ -118,12 +119,19 @@ class Draft:
             )
         )
 
-    def usage(self, rows: tuple[CallUsage, ...]) -> None:
-        """Count provider calls."""
+    def usage(self, rows: tuple[CallUsage, ...], turn_id: str | None) -> None:
+        """Count provider calls of a turn, which may be over."""
         if not self._usage:
             self._usage_before = self.head.usage
         self._usage.extend(rows)
-        self.head = replace(self.head, usage=self.head.usage.plus(rows))
+        turn = self.head.turn
+        if turn is not None and turn.turn_id == turn_id:
+            turn = replace(turn, usage=turn.usage.plus(rows))
+        self.head = replace(self.head, usage=self.head.usage.plus(rows), turn=turn)
+
+    def turn_usage(self, used: UsageTotals) -> None:
+        """Keep what the turn that ends with this commit has used."""
+        self._turn_usage = used
 
     def run_state(self, state: JsonObject | None) -> None:
         """Keep what a runner wants to see again at the turn's next model step."""
@@ -154,6 +162,7 @@ class Draft:
             run_state=self._run_state,
             usage=tuple(self._usage),
             usage_before=self._usage_before,
+            turn_usage=self._turn_usage,
             schema_version=ENTRY_SCHEMA,
         )
         head = replace(

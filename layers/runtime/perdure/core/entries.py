@@ -98,6 +98,7 @@ class Entry:
         usage: One row for each provider call that this commit closes, failed ones included; each has its
             `usage_recorded` event, whose payload is made from here when it is read.
         usage_before: What the session had used before this commit, when there are rows.
+        turn_usage: What the turn that this commit closes has used; its terminal event tells it when it is read.
     """
 
     version: int
@@ -111,6 +112,7 @@ class Entry:
     run_state: JsonObject | None = None
     usage: tuple[CallUsage, ...] = ()
     usage_before: UsageTotals = NO_TOTALS
+    turn_usage: UsageTotals = NO_TOTALS
     schema_version: int = 1  # what a record that does not say it has; never changes
 
     @staticmethod

@@ -115,6 +115,7 @@ class Turn:
         step: The model step that is expected, if any. Never together with unfinished calls.
         calls: The calls of the last model response, in the model's order.
         denied: Tool and arguments of the calls that a person declined in this turn (field case F053).
+        usage: What its provider calls have used so far.
     """
 
     turn_id: str
@@ -129,6 +130,7 @@ class Turn:
     interrupts: tuple[Interrupt, ...] = ()
     stop: StopMarker | None = None
     denied: tuple[str, ...] = ()
+    usage: UsageTotals = NO_TOTALS
 
     def call(self, call_id: str) -> Call | None:
         """Return the call with this id, or None."""

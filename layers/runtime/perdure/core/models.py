@@ -35,7 +35,7 @@ def on_model_finished(draft: Draft, command: ModelFinished) -> Decision:
         return draft.decision({"accepted": False})
 
     _record_step(draft, command)
-    draft.set_turn(replace(turn, step=None, model_calls=turn.model_calls + 1, model_version=draft.version))
+    draft.set_turn(replace(draft.turn, step=None, model_calls=turn.model_calls + 1, model_version=draft.version))
     if turn.stop is not None or command.ending == "aborted":
         _keep_partial(draft, command)
         cancel_turn(draft)

@@ -15,6 +15,7 @@ from perdure.core.usage import call_figures, total_figures
 JsonObject = dict[str, Any]
 
 _INTERNAL_PART_FIELDS = ("provider_call_id",)
+_TURN_ENDS = ("turn_completed", "turn_failed", "turn_cancelled")
 
 
 def public_messages(entries: Iterable[Entry], inputs: Mapping[str, Input]) -> list[JsonObject]:
@@ -54,8 +55,17 @@ def public_event(event: Event, entry: Entry, index: int, session_id: str) -> Jso
         if (value := getattr(event, name)) is not None:
             shown[name] = value
     shown["at"] = format_time(event.at or entry.at)
-    shown["payload"] = _usage_payload(entry, index) if event.type == "usage_recorded" else event.payload
+    shown["payload"] = _payload(event, entry, index)
     return shown
+
+
+def _payload(event: Event, entry: Entry, index: int) -> JsonObject:
+    """Return what an event tells. Figures are the entry's own (docs/decisions/0004)."""
+    if event.type == "usage_recorded":
+        return _usage_payload(entry, index)
+    if event.type in _TURN_ENDS:
+        return event.payload | {"usage": total_figures(entry.turn_usage)}
+    return event.payload
 
 
 def _usage_payload(entry: Entry, index: int) -> JsonObject:

@@ -41,7 +41,7 @@ def _count(draft: Draft, command: AttemptLost) -> None:
 def _model_attempt_lost(draft: Draft, turn: Turn, step: ModelStep, command: AttemptLost) -> None:
     if turn.stop is not None:
         _count(draft, command)
-        draft.set_turn(replace(turn, step=None))
+        draft.set_turn(replace(draft.turn, step=None))
         cancel_turn(draft)
         return
     in_time = draft.now - step.first_attempt_at < ATTEMPT_WINDOW
@@ -49,14 +49,14 @@ def _model_attempt_lost(draft: Draft, turn: Turn, step: ModelStep, command: Atte
         _count(draft, command)
         draft.event("attempt_reset", {"reason": command.reason}, step=step.step_id, attempt=step.attempt)
         again = replace(step, attempt=step.attempt + 1, ready_at=draft.now, not_before=None)
-        draft.set_turn(replace(turn, step=again))
+        draft.set_turn(replace(draft.turn, step=again))
         return
     if command.claimed:  # somebody began it, so it is told as a pair
         ended = {"status": "failed", "reason": command.reason}
         draft.event("model_started", at=step.ready_at, step=step.step_id, attempt=step.attempt)
         _count(draft, command)
         draft.event("model_finished", ended, step=step.step_id, attempt=step.attempt)
-    draft.set_turn(replace(turn, step=None))
+    draft.set_turn(replace(draft.turn, step=None))
     fail_turn(draft, command.error_code, f"the model step was given up after attempt {step.attempt}: {command.reason}")
 
 

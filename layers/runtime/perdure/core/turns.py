@@ -138,7 +138,7 @@ def reject_open_calls(draft: Draft) -> None:
 def record_usage(draft: Draft, rows: tuple[CallUsage, ...], *, step: str, attempt: int, turn_id: str | None) -> None:
     """Count the provider calls of a model step's attempt, also of one that nobody expects any more."""
     if rows:
-        draft.usage(rows)
+        draft.usage(rows, turn_id)
     for _ in rows:  # the figures are the entry's: see `public_event`
         draft.event("usage_recorded", step=step, attempt=attempt, turn_id=turn_id)
 
@@ -155,6 +155,7 @@ def _close(draft: Draft, outcome: str, preview: str | None = None) -> None:
         closed_version=draft.version,
         outcome=outcome,
     )
+    draft.turn_usage(turn.usage)
     draft.head = replace(
         draft.head,
         turn=None,

@@ -55,7 +55,20 @@ class UsageTotals:
     missing: tuple[str, ...] = ()
     cost: str | None = None
     currency: str | None = None
-    cost_lost: bool = False
+
+    @staticmethod
+    def compact(data: JsonObject) -> None:
+        """Write the counts as one list: totals are in every entry of a model step (see `codec.encode`)."""
+        counts = [data.pop("model_calls", 0), *(data.pop(name, None) for name in TOKEN_FIGURES)]
+        while counts[-1] is None:
+            counts.pop()
+        if counts != [0]:
+            data["counts"] = counts
+
+    @staticmethod
+    def expand(data: JsonObject) -> None:
+        """Put back what `compact` made short."""
+        data.update(zip(("model_calls", *TOKEN_FIGURES), data.pop("counts", ()), strict=False))
 
     def plus(self, calls: Iterable[CallUsage]) -> UsageTotals:
         """Return the totals with more calls added."""
@@ -79,14 +92,13 @@ def _added(totals: UsageTotals, call: CallUsage) -> UsageTotals:
         sums[name] = so_far if reported is None else (so_far or 0) + reported
     first = totals.model_calls == 0
     price = _price(call.cost)
-    fits = price is not None and not totals.cost_lost and (first or call.currency == totals.currency)
+    fits = price is not None and (first or (totals.cost is not None and call.currency == totals.currency))
     cost = format(Decimal(totals.cost or "0") + price, "f") if fits and price is not None else None
     return UsageTotals(
         model_calls=totals.model_calls + 1,
         missing=tuple(missing),
         cost=cost,
         currency=call.currency if fits else None,
-        cost_lost=not fits,
         **sums,
     )
 
