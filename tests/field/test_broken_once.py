@@ -24,7 +24,7 @@ from perdure.service import LOCAL_CALLER
 from perdure.steps.commit import MAX_CONFLICTS
 from perdure.steps.run_model import run_model
 from perdure.testing.fixtures import Stage, open_stage
-from tests.unit.steps.builders import HangingModel, an_agent, asking_for
+from tests.unit.steps.builders import HangingModel, LosingAnswers, an_agent, asking_for
 
 
 class Said:
@@ -243,6 +243,21 @@ async def test_a_known_outcome_is_not_lost_to_any_number_of_messages_that_come_f
         head = await stage.head()
         assert head.last_turn is not None
         assert (head.last_turn.turn_id, head.last_turn.outcome) == ("turn-1", "completed")
+
+
+async def test_a_store_that_keeps_silent_for_a_while_does_not_make_a_known_outcome_unknown() -> None:
+    def silent(store: SessionStore) -> LosingAnswers:
+        return LosingAnswers(store, lambda kind, before: kind == "tool_finished" and before < 7, landing=False)
+
+    @function_tool(effect="non_idempotent_write", requires_approval=False)
+    async def pay() -> str:
+        return "paid"
+
+    async with open_stage(an_agent(pay, model=asking_for("pay")), wrap_store=silent) as stage:
+        await stage.send("go")
+        await stage.run_all()
+
+        assert await stage.results() == {"pay": ("succeeded", "paid")}
 
 
 async def test_hundreds_of_messages_at_once_are_all_accepted(tmp_path: Path) -> None:

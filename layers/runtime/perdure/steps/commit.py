@@ -8,7 +8,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from perdure.core.commands import Command, ReceiptClaim, ResolveInterrupt, SendInput, StopTurn
+from perdure.core.commands import (
+    Command,
+    ModelFinished,
+    ReceiptClaim,
+    ResolveInterrupt,
+    SendInput,
+    StopTurn,
+    ToolFinished,
+)
 from perdure.core.decide import decide
 from perdure.core.decision import Decision
 from perdure.core.entries import Entry
@@ -30,8 +38,15 @@ What a step has to say never gives up: an outcome that is known must not get los
 MAX_OUTAGES = 4
 """Times that a store may give no answer before the caller hears of it."""
 
+MAX_OUTAGES_OF_AN_OUTCOME = 8
+"""The same for how a model or tool ended, which may not be known again: about 20 s, within the 30 s that a function
+keeps for it (design §3). Its lease is renewed meanwhile."""
+
 OUTAGE_DELAY_SECONDS = 0.2
 """Wait after the first outage; doubles with each."""
+
+LONGEST_OUTAGE_DELAY_SECONDS = 5.0
+"""Longest wait between two tries."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,9 +103,10 @@ async def execute(
                 raise
         except StoreUnavailableError:
             outages += 1
-            if outages > MAX_OUTAGES:
+            is_outcome = isinstance(command, (ModelFinished, ToolFinished))
+            if outages > (MAX_OUTAGES_OF_AN_OUTCOME if is_outcome else MAX_OUTAGES):
                 raise
-            await ports.clock.sleep(OUTAGE_DELAY_SECONDS * 2 ** (outages - 1))
+            await ports.clock.sleep(min(OUTAGE_DELAY_SECONDS * 2 ** (outages - 1), LONGEST_OUTAGE_DELAY_SECONDS))
         else:
             await send_effects(ports, key, loaded.head, decision.head)
             return Executed(head=decision.head, reply=decision.reply, entry=decision.entry)
