@@ -6,6 +6,9 @@ import sqlite3
 
 from perdure.errors import DatabaseUnusableError, ItemTooLargeError, PerdureError, StoreUnavailableError
 
+SQLITE_MAX_LENGTH = 1_000_000_000
+"""Largest text or row of SQLite, in bytes, unless it was built otherwise (sqlite.org/limits.html)."""
+
 _DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
 _NOT_WRITABLE = ("SQLITE_READONLY", "SQLITE_PERM", "SQLITE_AUTH", "SQLITE_CANTOPEN")
 
@@ -32,7 +35,9 @@ def database_error(error: sqlite3.Error, name: str) -> PerdureError:
     elif code == "SQLITE_FULL":
         translated = StoreUnavailableError(f"the disk of database {name} is full: make room, then try again")
     elif code == "SQLITE_TOOBIG" or isinstance(error, sqlite3.DataError):
-        translated = ItemTooLargeError(f"one record is larger than database {name} can hold ({error})")
+        translated = ItemTooLargeError(
+            f"one record is larger than the {SQLITE_MAX_LENGTH} bytes that database {name} can hold ({error})"
+        )
     else:
         translated = StoreUnavailableError(f"database {name} did not answer ({error}): try again")
     translated.__cause__ = error

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from perdure.agents.calls import unknown_tool
 from perdure.agents.definition import AgentDefinition
@@ -15,7 +16,7 @@ from perdure.core.commands import ToolFinished, ToolStarted
 from perdure.core.head import Call
 from perdure.core.ids import version_of
 from perdure.core.limits import MAX_TOOL_OUTPUT_BYTES
-from perdure.errors import ToolExecutionError
+from perdure.errors import ItemTooLargeError, ToolExecutionError
 from perdure.models.surrogates import mended
 from perdure.steps.attempt import STEP_BUDGET, Attempt, claimed
 from perdure.steps.base import StepDeps, StepMessage
@@ -138,9 +139,14 @@ def _within_limits(call: Call, output: str) -> tuple[str, str]:
     output = mended(output)  # a lone surrogate can't be stored: it becomes U+FFFD here, once and for all
     size = len(output.encode())
     if size > MAX_TOOL_OUTPUT_BYTES:
-        note = f"the output of {call.tool_name} has {size} bytes, and at most {MAX_TOOL_OUTPUT_BYTES} are kept"
-        return ("failed", note) if call.is_read else ("succeeded", f"{texts.NOTE} The tool succeeded, but {note}.")
+        return _output_not_kept(call, f"has {size} bytes, and at most {MAX_TOOL_OUTPUT_BYTES} are kept")
     return "succeeded", output
+
+
+def _output_not_kept(call: Call, why: str) -> tuple[Literal["succeeded", "failed"], str]:
+    """Return how a call ends that succeeded with an output that is too large: what a write did stays done."""
+    note = f"the output of {call.tool_name} {why}"
+    return ("failed", note) if call.is_read else ("succeeded", f"{texts.NOTE} The tool succeeded, but {note}.")
 
 
 def _failure_text(call: Call, error: ToolExecutionError) -> str:
@@ -164,4 +170,16 @@ async def _finish(attempt: Attempt, call: Call, outcome: Any, output: str) -> No
         outcome=outcome,
         output=output,
     )
-    await execute(attempt.ports, attempt.key, finished)
+    try:
+        await execute(attempt.ports, attempt.key, finished)
+    except ItemTooLargeError as error:
+        await execute(attempt.ports, attempt.key, _without_its_output(call, finished, error))
+
+
+def _without_its_output(call: Call, finished: ToolFinished, error: ItemTooLargeError) -> ToolFinished:
+    """Return how a call ends whose output no place can hold (spec STORE-03)."""
+    why = f"has {len(finished.output.encode())} bytes and can't be stored ({error.message})"
+    if finished.outcome != "succeeded":
+        return replace(finished, output=f"{call.tool_name} failed; its message {why}")
+    outcome, output = _output_not_kept(call, why)
+    return replace(finished, outcome=outcome, output=output)

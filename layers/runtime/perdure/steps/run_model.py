@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any
@@ -240,7 +240,11 @@ class _ModelCall:
             error_message=mended(error_message),
             **outcome,
         )
-        await execute(attempt.ports, attempt.key, command)
+        try:
+            await execute(attempt.ports, attempt.key, command)
+        except ItemTooLargeError as error:
+            # The provider would only be paid again for it, so what fits nowhere is left out (spec STORE-03).
+            await execute(attempt.ports, attempt.key, _without_its_answer(command, error))
 
     async def _give_up(self, reason: str, code: str) -> None:
         """Record this very attempt as lost; we hold its claim, so nobody else can."""
@@ -256,6 +260,20 @@ class _ModelCall:
             usage=tuple(row for row in self.usage if isinstance(row, CallUsage)),  # type: ignore[redundant-expr]
         )
         await execute(attempt.ports, attempt.key, lost)
+
+
+def _without_its_answer(command: ModelFinished, error: ItemTooLargeError) -> ModelFinished:
+    """Return how a step ends whose answer no place can hold: failed, or stopped as it was."""
+    return replace(
+        command,
+        ending="aborted" if command.ending == "aborted" else "failed",
+        parts=(),
+        provider=None,
+        calls=(),
+        run_state=None,
+        error_code="internal",
+        error_message=f"the model's answer can't be stored: {error.message}",
+    )
 
 
 def reconnect_delay(number: int, asked_seconds: float | None) -> timedelta | None:
