@@ -6,7 +6,7 @@ import asyncio
 import heapq
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import count
 from typing import Generic, TypeVar
 
@@ -17,16 +17,23 @@ T = TypeVar("T")
 
 
 class _Alarm(Generic[T]):
-    """Hands things over when their time has come. One task sleeps on the clock until the earliest of them."""
+    """Hands things over when their time has come. One task sleeps on the clock until the earliest of them.
 
-    def __init__(self, clock: Clock, due: Callable[[T], None]) -> None:
+    Args:
+        early: When the clock was set back, hand over at once what was put before, rather than wait that much longer.
+    """
+
+    def __init__(self, clock: Clock, due: Callable[[T], None], *, early: bool = False) -> None:
         self._clock = clock
         self._due = due
+        self._early = early
+        self._latest = clock.now()
         self._heap: list[tuple[datetime, int, T]] = []
         self._order = count()
         self._task: asyncio.Task[None] | None = None
 
     def put(self, at: datetime, thing: T) -> None:
+        self._latest = self._clock.now()
         heapq.heappush(self._heap, (at, next(self._order), thing))
         if self._heap[0][2] is thing or self._task is None:
             self.close()
@@ -39,8 +46,9 @@ class _Alarm(Generic[T]):
 
     async def _run(self) -> None:
         while self._heap:
-            wait = (self._heap[0][0] - self._clock.now()).total_seconds()
-            if wait > 0:
+            now = self._clock.now()
+            wait = (self._heap[0][0] - now).total_seconds()
+            if wait > 0 and not (self._early and now + _SET_BACK < self._latest):
                 await self._clock.sleep(min(wait, _LONGEST_SLEEP))
             else:
                 self._due(heapq.heappop(self._heap)[2])
@@ -51,6 +59,10 @@ _LONGEST_SLEEP = 3600.0
 """Seconds between two looks at the clock: a machine that slept or whose clock was set is off by this at most."""
 
 
+_SET_BACK = timedelta(seconds=5)
+"""A clock that went back further than this was set; less is how clocks are kept right. Our own choice."""
+
+
 class EmbeddedQueue:
     """`StepQueue`: what is ready goes out one step per session in turn, so that a busy session can't starve others."""
 
@@ -58,7 +70,7 @@ class EmbeddedQueue:
         self._clock = clock
         self._ready: OrderedDict[SessionKey, deque[Dispatch]] = OrderedDict()
         self._some_ready = asyncio.Event()
-        self._delayed: _Alarm[tuple[SessionKey, Dispatch]] = _Alarm(clock, self._is_ready)
+        self._delayed: _Alarm[tuple[SessionKey, Dispatch]] = _Alarm(clock, self._is_ready, early=True)
 
     async def send(self, key: SessionKey, dispatch: Dispatch) -> None:
         """See `StepQueue.send`."""
