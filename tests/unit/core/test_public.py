@@ -55,6 +55,29 @@ def test_the_state_says_whom_a_turn_waits_for_since_when_and_until_when() -> Non
     }
 
 
+def test_the_state_names_the_model_step_that_runs_or_is_expected_with_the_times_of_its_attempts() -> None:
+    # SESS-16
+    play = a_session()
+    first = play.step.step_id
+    expected = (public_state(play.head) or {})["operation"]
+    play.wait(HOUR / 6)
+    play.loses(first)
+    again = (public_state(play.head) or {})["operation"]
+    (look,) = play.model_asks(a_read())
+
+    assert expected == {
+        "kind": "model",
+        "step_execution_id": first,
+        "attempt": 1,
+        "since": "2026-01-15T12:00:00.010Z",
+        "first_since": "2026-01-15T12:00:00.010Z",
+    }
+    assert again == expected | {"attempt": 2, "since": "2026-01-15T12:10:00.020Z"}
+    assert "operation" not in (public_state(play.head) or {})
+    play.runs(look)
+    assert (public_state(play.head) or {})["operation"]["step_execution_id"] == play.step.step_id != first
+
+
 def test_the_state_shows_a_stop_and_a_failure() -> None:
     # STOP-01, SESS-09
     play = a_session()

@@ -74,6 +74,16 @@ class WaitingFor(BaseModel):
     until: datetime | None = None
 
 
+class Operation(BaseModel):
+    """The model step that runs or is about to. `since`: when its attempt was due, `first_since`: its first one."""
+
+    kind: Literal["model"]
+    step_execution_id: str
+    attempt: int
+    since: datetime
+    first_since: datetime
+
+
 class State(BaseModel):
     """What a session is doing. While tools wait for a person or a time, `waiting_for` tells for what."""
 
@@ -85,6 +95,7 @@ class State(BaseModel):
     paused: bool | None = None
     held: bool | None = None
     stopping: Annotated[bool | None, Field(description="A stop was recorded and its turn has not ended yet.")] = None
+    operation: Operation | None = None
     blocked_reason: str | None = None
     last_turn_error: TurnError | None = None
     waiting_for: list[WaitingFor] | None = None

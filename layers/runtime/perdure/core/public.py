@@ -8,7 +8,7 @@ from typing import Any
 from perdure.core.codec import format_time
 from perdure.core.cursor import Cursor
 from perdure.core.entries import Entry, Event, Input, Message
-from perdure.core.head import Head, Interrupt
+from perdure.core.head import Head, Interrupt, ModelStep
 from perdure.core.ids import content_hash
 from perdure.core.usage import call_figures, total_figures
 
@@ -158,11 +158,24 @@ def public_state(head: Head) -> JsonObject | None:
         state["turn_id"] = head.turn.turn_id
         if head.turn.stop is not None:
             state["stopping"] = True
+        if head.turn.step is not None:
+            state["operation"] = _operation(head.turn.step)
     if head.last_turn_error is not None:
         state["last_turn_error"] = {"code": head.last_turn_error.code, "message": head.last_turn_error.message}
     if waiting := _waiting_for(head):
         state["waiting_for"] = waiting
     return state
+
+
+def _operation(step: ModelStep) -> JsonObject:
+    """Return the model step that runs or is about to: it is on record before its provider is called (spec SESS-16)."""
+    return {
+        "kind": "model",
+        "step_execution_id": step.step_id,
+        "attempt": step.attempt,
+        "since": format_time(step.ready_at),
+        "first_since": format_time(step.first_attempt_at),
+    }
 
 
 def _waiting_for(head: Head) -> list[JsonObject]:
