@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from perdure import AgentDefinition, ToolContext, function_tool
+from perdure import AgentDefinition, ToolContext, ToolPolicy, function_tool
 from perdure.agents.runner import AgentTurnContext, DeferredCall, ModelOutcome
 from perdure.core.history import ToolResultItem, UserItem
 from perdure.core.usage import CallUsage
@@ -91,3 +91,70 @@ async def test_what_a_framework_says_of_its_model_is_never_stored() -> None:
 
     assert "at node 2" in stored
     assert "secret" not in stored
+
+
+class OwnTools(Framework):
+    """Brings tools that the agent knows nothing of."""
+
+    def __init__(self, *calls: DeferredCall) -> None:
+        super().__init__()
+        self._deferred = calls
+
+    async def run_model_step(self, agent: AgentDefinition, context: AgentTurnContext) -> ModelOutcome:
+        if any(isinstance(item, ToolResultItem) for item in context.history):
+            return ModelOutcome(ending="answer", text="done")
+        return ModelOutcome(ending="tool_calls", calls=self._deferred)
+
+    async def execute_tool(self, agent: AgentDefinition, context: ToolContext, arguments: dict[str, Any]) -> str:
+        self.calls.append((context, arguments))
+        return f"{context.tool_name} {arguments}"
+
+
+async def test_a_frameworks_own_tools_run_as_durable_steps_under_the_agents_policies() -> None:
+    framework = OwnTools(
+        DeferredCall(tool_name="browse", arguments_text='{"at": "a"}'),
+        DeferredCall(tool_name="post", arguments_text=""),
+        DeferredCall(tool_name="post", arguments_text='{"at":'),
+    )
+    agent = an_agent(look, runner=framework, tool_policies={"browse": ToolPolicy(effect="read")})
+    async with open_stage(agent) as stage:
+        await stage.send("Look around.")
+        await stage.run_all()
+        waiting = (await stage.snapshot())["pending_interrupts"]
+        await stage.approve(waiting[0]["interrupt_id"])
+        ran = [message.kind for message in await stage.run_all()]
+
+        browse, post, broken = (await stage.snapshot())["tool_calls"]
+
+    assert [interrupt["tool_name"] for interrupt in waiting] == ["post"]
+    assert (browse["effect"], browse["output"]) == ("read", "browse {'at': 'a'}")
+    assert (post["effect"], post["output"]) == ("unclassified", "post {}")
+    assert (broken["status"], broken["error"]) == ("failed", "invalid post arguments: not valid JSON")
+    assert ran == ["call_single_attempt_tool", "run_model"]
+
+
+async def test_a_rule_of_the_agent_decides_on_a_frameworks_own_tool_by_its_arguments() -> None:
+    framework = OwnTools(
+        DeferredCall(tool_name="post", arguments_text='{"to": "me"}'),
+        DeferredCall(tool_name="post", arguments_text='{"to": "all"}'),
+    )
+    policy = ToolPolicy(requires_approval=lambda arguments: "approved" if arguments["to"] == "me" else "ask")
+    async with open_stage(an_agent(runner=framework, tool_policies={"post": policy})) as stage:
+        await stage.send("Post it.")
+        await stage.run_all()
+
+        (waiting,) = (await stage.snapshot())["pending_interrupts"]
+
+    assert waiting["arguments"] == {"to": "all"}
+
+
+async def test_a_name_that_no_provider_would_take_back_is_no_tool_of_a_frameworks() -> None:
+    framework = OwnTools(DeferredCall(tool_name="post it!"))
+    async with open_stage(an_agent(runner=framework)) as stage:
+        await stage.send("Post it.")
+        await stage.run_all()
+
+        (call,) = (await stage.snapshot())["tool_calls"]
+
+    assert (call["tool_name"], call["status"]) == ("post_it_", "failed")
+    assert framework.calls == []

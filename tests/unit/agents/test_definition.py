@@ -10,6 +10,7 @@ import pytest
 from perdure import AgentDefinition, InstructionContext, ToolPolicy, function_tool
 from perdure.agents.definition import AgentRegistry
 from perdure.agents.policies import EFFECTS, Effect
+from perdure.agents.stepwise import StepwiseRunner
 from perdure.agents.tools import FunctionTool
 from perdure.errors import ConfigurationError
 from perdure.models import ScriptedModel
@@ -89,6 +90,19 @@ def test_a_policy_overrides_only_what_it_names() -> None:
 def test_a_wrong_definition_is_refused_and_what_is_wrong_is_named(changes: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ConfigurationError, match=complaint):
         AgentDefinition(**{"name": "support", "model": MODEL, **changes})
+
+
+def test_a_policy_for_a_tool_that_only_the_runner_knows_needs_a_runner_and_a_name_that_can_be_one() -> None:
+    policies = {"browse": ToolPolicy(effect="read")}
+
+    agent = an_agent(runner=StepwiseRunner(), tool_policies=policies)
+
+    assert agent.policy_of_runners("browse").effect == "read"
+    assert agent.policy_of_runners("post").effect == "unclassified"
+    with pytest.raises(ConfigurationError, match="'browse', which is none of its tools"):
+        an_agent(tool_policies=policies)
+    with pytest.raises(ConfigurationError, match="'br owse', which is none of its tools"):
+        an_agent(runner=StepwiseRunner(), tool_policies={"br owse": ToolPolicy()})
 
 
 def test_a_policy_without_sense_is_refused() -> None:

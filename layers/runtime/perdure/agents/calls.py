@@ -13,10 +13,9 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from perdure.agents.definition import AgentDefinition
+from perdure.agents.definition import AgentDefinition, is_tool_name
 from perdure.agents.policies import EffectivePolicy
 from perdure.agents.runner import DeferredCall
-from perdure.agents.tools import FunctionTool
 from perdure.core.commands import RequestedCall
 from perdure.models.surrogates import mended
 
@@ -36,7 +35,8 @@ def requested_calls(agent: AgentDefinition, calls: Sequence[DeferredCall]) -> tu
     """Return the calls of one model response, in the model's order, ready to be stored.
 
     A call of an unknown tool, or with arguments that its tool refuses, is settled as `failed` and needs no approval
-    (spec TOOL-10).
+    (spec TOOL-10). A runner may have tools of its own: what the agent does not know is then left to the runner, with
+    the agent's policy for that name (spec CLIENT-06).
     """
     return tuple(_requested(agent, call) for call in calls)
 
@@ -44,10 +44,10 @@ def requested_calls(agent: AgentDefinition, calls: Sequence[DeferredCall]) -> tu
 def _requested(agent: AgentDefinition, call: DeferredCall) -> RequestedCall:
     arguments, complaint = _parsed(call.arguments_text)
     tool = agent.tool(call.tool_name)
-    if tool is None:
+    if tool is None and (agent.runner is None or not is_tool_name(call.tool_name)):
         return _settled(call, arguments, "read", unknown_tool(agent, call.tool_name))
-    policy = agent.policy_of(tool)
-    if arguments is not None:
+    policy = agent.policy_of(tool) if tool is not None else agent.policy_of_runners(call.tool_name)
+    if arguments is not None and tool is not None:
         try:
             arguments = tool.validate(arguments)
         except ValueError as error:
@@ -56,11 +56,11 @@ def _requested(agent: AgentDefinition, call: DeferredCall) -> RequestedCall:
             logger.warning("arguments could not be checked", extra={"tool": tool.name}, exc_info=True)
             complaint = f"their check failed with {type(error).__name__}"
     if arguments is None or complaint:
-        return _settled(call, arguments, policy.effect, f"invalid {tool.name} arguments: {complaint}")
+        return _settled(call, arguments, policy.effect, f"invalid {call.tool_name} arguments: {complaint}")
     return RequestedCall(
-        tool_name=tool.name,
+        tool_name=call.tool_name,
         effect=policy.effect,
-        requires_approval=_needs_approval(tool, policy, arguments),
+        requires_approval=_needs_approval(call.tool_name, policy, arguments),
         provider_call_id=call.provider_call_id,
         arguments=arguments,
         approval_deadline=policy.approval_deadline,
@@ -91,11 +91,11 @@ def storable_name(name: str) -> str:
     return _ILLEGAL_IN_NAME.sub("_", name)[:MAX_TOOL_NAME] or "_"
 
 
-def _needs_approval(tool: FunctionTool, policy: EffectivePolicy, arguments: JsonObject) -> bool:
+def _needs_approval(tool_name: str, policy: EffectivePolicy, arguments: JsonObject) -> bool:
     try:
         return policy.needs_approval(copy.deepcopy(arguments))  # a rule that changes them changes a copy
     except Exception:  # user code; a rule that can't decide must not let a call pass
-        logger.warning("approval rule failed, so a person is asked", extra={"tool": tool.name}, exc_info=True)
+        logger.warning("approval rule failed, so a person is asked", extra={"tool": tool_name}, exc_info=True)
         return True
 
 

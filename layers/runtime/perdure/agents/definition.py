@@ -10,6 +10,7 @@ from typing import Any
 
 from perdure.agents.policies import (
     DEFAULT_EFFECT,
+    ApprovalRule,
     Effect,
     EffectivePolicy,
     ToolPolicy,
@@ -37,6 +38,11 @@ class InstructionContext:
     settings: JsonObject
 
 
+def is_tool_name(name: str) -> bool:
+    """Whether every provider takes this name: `[A-Za-z0-9_-]{1,64}`."""
+    return _NAME.fullmatch(name) is not None
+
+
 Instructions = str | Callable[[InstructionContext], str]
 
 
@@ -49,7 +55,8 @@ class AgentDefinition:
         model: Any `ModelClient`.
         model_settings: Passed to the provider as they are.
         tools: Functions wrapped by `function_tool`; names unique.
-        tool_policies: By tool name; each overrides the tool's own word.
+        tool_policies: By tool name; each overrides the tool's own word. A `runner` may have tools of its own, which are
+            named here only.
         default_effect: For tools that say nothing.
         built_in_tools: Names of built-in tools to offer. None exists in this version.
         max_model_calls: Cap of one turn; then the model must answer without tools (spec SESS-08).
@@ -85,7 +92,7 @@ class AgentDefinition:
         for name in self.built_in_tools:
             raise ConfigurationError(f"agent {self.name!r} names the built-in tool {name!r}, which does not exist")
         for name in self.tool_policies:
-            if name not in names:
+            if name not in names and (self.runner is None or not is_tool_name(name)):
                 raise ConfigurationError(f"agent {self.name!r} has a policy for {name!r}, which is none of its tools")
         if self.max_model_calls < 1:
             raise ConfigurationError(f"max_model_calls of agent {self.name!r} must be 1 or more")
@@ -98,10 +105,17 @@ class AgentDefinition:
 
     def policy_of(self, tool: FunctionTool) -> EffectivePolicy:
         """Return what holds for one of this agent's tools."""
+        return self._policy(tool.name, tool.effect, tool.requires_approval)
+
+    def policy_of_runners(self, name: str) -> EffectivePolicy:
+        """Return what holds for a tool that only the runner knows: the agent's policy, then its default effect."""
+        return self._policy(name, None, None)
+
+    def _policy(self, name: str, effect: Effect | None, approval: ApprovalRule | None) -> EffectivePolicy:
         return effective_policy(
-            own_effect=tool.effect,
-            own_approval=tool.requires_approval,
-            policy=self.tool_policies.get(tool.name),
+            own_effect=effect,
+            own_approval=approval,
+            policy=self.tool_policies.get(name),
             default_effect=self.default_effect,
         )
 

@@ -96,8 +96,8 @@ function cardNode(onDecide) {
 function notesOf(call) {
   const progress = call.progress && (call.progress.message ?? call.progress.text);
   const { decision } = call;
-  const words = decision?.message ?? decision?.rejection_message;
-  const said = words ? `: “${words}”` : "";
+  const spoken = decision?.message ?? decision?.rejection_message;
+  const said = spoken ? `: “${spoken}”` : "";
   const by = decision?.actor?.subject ? ` by ${decision.actor.subject}` : "";
   return [
     progress && String(progress),
