@@ -53,6 +53,16 @@ test("a call that waits offers its approval with the hash of what is shown", () 
   assert.equal(second.approval.interruptId, "call-2-1");
 });
 
+test("a call that nothing here could run says so with its approval", () => {
+  const pending = bothPending();
+  pending.snapshot.pending_interrupts[1].blocked = "agent_missing";
+
+  const [first, second] = cards(after([...twoApprovals(), pending]));
+
+  assert.equal(first.approval.blocked, null);
+  assert.equal(second.approval.blocked, "agent_missing");
+});
+
 test("a decision on one of two calls leaves the other one open, and never comes back", () => {
   const state = after([
     ...twoApprovals(),

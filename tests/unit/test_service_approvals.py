@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from perdure import ToolPolicy
+from perdure.agents.stepwise import StepwiseRunner
 from perdure.core import texts
 from perdure.errors import InvalidRequestError, NotFoundError, RequestConflictError, RequestError
 from perdure.models.scripted import call
 from perdure.service import LOCAL_CALLER
 from perdure.testing.fixtures import open_stage, redeployed
 from tests.unit.desk import Desk, booking, pending
-from tests.unit.steps.builders import asking_for
+from tests.unit.steps.builders import an_agent, asking_for
 
 
 async def test_f037_parallel_approvals_of_one_tool_are_told_apart() -> None:
@@ -79,6 +80,9 @@ async def test_f043_an_approval_whose_agent_is_gone_stays_listed_and_fails_close
         other = redeployed(stage, desk.agent(booking("r1"), name="billing_v2"))
         ids = await pending(other)
 
+        (listed,) = (await other.snapshot())["pending_interrupts"]
+        assert listed["blocked"] == "agent_missing"
+        assert "blocked" not in (await stage.snapshot())["pending_interrupts"][0]
         with pytest.raises(RequestConflictError) as caught:
             await other.approve(ids["r1"])
         assert caught.value.code == "agent_missing"
@@ -88,6 +92,19 @@ async def test_f043_an_approval_whose_agent_is_gone_stays_listed_and_fails_close
         await other.run_all()
         assert desk.booked == []
         assert (await other.snapshot())["state"]["status"] == "waiting_for_user_message"
+
+
+async def test_f043_an_approval_whose_tool_is_gone_is_listed_as_blocked_unless_a_runner_may_know_the_tool() -> None:
+    desk = Desk()
+    async with open_stage(desk.agent(booking("r1"))) as stage:
+        await stage.send("go")
+        await stage.run_all()
+
+        without = redeployed(stage, an_agent(name=stage.deps.agents.default.name))
+        with_runner = redeployed(stage, an_agent(name=stage.deps.agents.default.name, runner=StepwiseRunner()))
+
+        assert [i.get("blocked") for i in (await without.snapshot())["pending_interrupts"]] == ["agent_missing"]
+        assert [i.get("blocked") for i in (await with_runner.snapshot())["pending_interrupts"]] == [None]
 
 
 async def test_f043_stopping_works_though_the_agent_is_gone() -> None:

@@ -50,10 +50,15 @@ LOCAL_CALLER = Caller(tenant="local", actor=Actor(issuer="local", subject="local
 
 
 class Service:
-    """The operations of one deployment. Every method raises `RequestError` for what the caller did wrong."""
+    """The operations of one deployment. Every method raises `RequestError` for what the caller did wrong.
 
-    def __init__(self, deps: StepDeps) -> None:
+    Args:
+        knows_agents: False: it only looks at the sessions of a deployment whose agents it does not know.
+    """
+
+    def __init__(self, deps: StepDeps, *, knows_agents: bool = True) -> None:
         self._deps = deps
+        self._knows_agents = knows_agents
         self._ports = deps.ports
         self._reader = Reader(deps.ports)
 
@@ -177,7 +182,11 @@ class Service:
     async def snapshot(self, caller: Caller, session_id: str) -> JsonObject:
         """Return the session as it is now, from one consistent version; one never written has `state: null`."""
         key = _session_key(caller, session_id)
-        return await self._reader.snapshot(key, await self._visible(caller, key))
+        snapshot = await self._reader.snapshot(key, await self._visible(caller, key))
+        for interrupt in snapshot["pending_interrupts"] if self._knows_agents else ():
+            if not self._can_run(snapshot["agent"], interrupt["tool_name"]):
+                interrupt["blocked"] = "agent_missing"
+        return snapshot
 
     async def messages(
         self, caller: Caller, session_id: str, *, before: str | None = None, limit: int = 50
@@ -252,13 +261,16 @@ class Service:
         call = head.turn.call(interrupt_id) if head.turn else None
         if call is None or call.status != "awaiting_approval":
             return
-        agent = self._deps.agents.get(head.agent or "")
-        if agent is None or (agent.runner is None and agent.tool(call.tool_name) is None):
+        if not self._can_run(head.agent, call.tool_name):
             raise RequestConflictError(
                 f"agent {head.agent!r} with tool {call.tool_name!r} is not part of this deployment: "
                 "deploy it again, reject the call or stop the turn",
                 code="agent_missing",
             )
+
+    def _can_run(self, agent_name: str | None, tool_name: str) -> bool:
+        agent = self._deps.agents.get(agent_name or "")
+        return agent is not None and (agent.runner is not None or agent.tool(tool_name) is not None)
 
     async def _was_raised(self, key: SessionKey, interrupt_id: str) -> bool:
         version = version_of(interrupt_id)

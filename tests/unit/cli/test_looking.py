@@ -40,6 +40,7 @@ async def test_a_session_can_be_looked_at_while_another_program_works_on_it(
     assert "running_tools (approval)" in listed[1]
     assert "waits for an approval of wipe (call-2-0)" in shown[1]
     assert "the session's owner can approve or reject call-2-0" in shown[1]
+    assert "blocked" not in shown[1]  # whoever looks into the file knows no agents, and says nothing of them
     assert talkers.wiped == []
 
 

@@ -152,3 +152,23 @@ def test_a_state_tells_what_is_waited_for_and_who_can_unblock_it(capsys: pytest.
         "queued: and then?",
         "",
     ]
+
+
+def test_an_approval_that_nothing_here_could_run_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    # F043
+    print_state(
+        {
+            "session_id": "s-1",
+            "agent": "billing",
+            "state": {"status": "running_tools", "version": 4, "waiting_for": []},
+            "pending_interrupts": [
+                {"interrupt_id": "call-1-0", "tool_name": "refund", "arguments": {}, "blocked": "agent_missing"}
+            ],
+            "inbox": [],
+        }
+    )
+
+    assert capsys.readouterr().out.split("\n")[2:4] == [
+        "  blocked (agent_missing): refund of agent billing is not part of this deployment",
+        "  the session's owner can reject call-1-0, or deploy it again",
+    ]

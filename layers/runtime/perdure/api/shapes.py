@@ -182,6 +182,10 @@ class Interrupt(BaseModel):
     choices: list[Any] | None = None
     allows_free_text: bool | None = None
     deadline: datetime | None = None
+    blocked: Annotated[
+        Literal["agent_missing"] | None,
+        Field(description="This deployment can't run the call: deploy its agent again, reject it or stop the turn."),
+    ] = None
 
 
 class InboxEntry(BaseModel):

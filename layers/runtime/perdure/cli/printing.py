@@ -136,6 +136,11 @@ def print_state(snapshot: JsonObject) -> None:
         since = waits.get(interrupt["interrupt_id"], {}).get("since", "?")
         until = f", until {interrupt['deadline']}" if "deadline" in interrupt else ""
         say(f"waits for an approval of {interrupt['tool_name']} {arguments_of(interrupt)}, since {since}{until}")
-        say(f"  the session's owner can approve or reject {interrupt['interrupt_id']}")
+        if "blocked" in interrupt:
+            what = f"{interrupt['tool_name']} of agent {snapshot['agent']} is not part of this deployment"
+            say(f"  blocked ({interrupt['blocked']}): {what}")
+            say(f"  the session's owner can reject {interrupt['interrupt_id']}, or deploy it again")
+        else:
+            say(f"  the session's owner can approve or reject {interrupt['interrupt_id']}")
     for queued in snapshot["inbox"]:
         say(f"queued: {shortened(queued['text'])}")

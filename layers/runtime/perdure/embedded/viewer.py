@@ -59,6 +59,6 @@ async def open_viewer(path: str | Path) -> AsyncIterator[Viewer]:
     )
     nobody = AgentDefinition(name="nobody", model=ScriptedModel(lambda _: ""))
     try:
-        yield Viewer(Service(StepDeps(ports=ports, agents=AgentRegistry([nobody]))))
+        yield Viewer(Service(StepDeps(ports=ports, agents=AgentRegistry([nobody])), knows_agents=False))
     finally:
         await asyncio.to_thread(database.close)

@@ -146,9 +146,11 @@ function approvalForm(onDecide, first) {
       shown = call.approval;
       const busy = shown.deciding !== null;
       const until = shown.deadline ? ` It is rejected by itself at ${clock(shown.deadline, Date.now())}.` : "";
-      setText(question, busy ? (shown.deciding ? "Approving…" : "Rejecting…") : `May ${call.name} run?${until}`);
+      const blocked = shown.blocked ? ` This deployment can't run it (${shown.blocked}): reject it, or deploy it again.` : "";
+      setText(question, busy ? (shown.deciding ? "Approving…" : "Rejecting…") : `May ${call.name} run?${until}${blocked}`);
       setAttribute(node, "aria-label", `Approval of ${call.name}`);
-      for (const control of [approve, reject, message]) control.disabled = busy;
+      for (const control of [reject, message]) control.disabled = busy;
+      approve.disabled = busy || shown.blocked !== null;
     },
   };
 }

@@ -158,6 +158,7 @@ function cardOf(state, part, result) {
       interruptId: interrupt.interrupt_id,
       argumentsHash: interrupt.arguments_hash ?? null,
       deadline: interrupt.deadline ?? null,
+      blocked: interrupt.blocked ?? null,
       deciding: state.deciding[interrupt.interrupt_id] ?? null,
     },
   };
