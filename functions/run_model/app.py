@@ -2,6 +2,7 @@
 
 from perdure.aws.bootstrap import runtime
 from perdure.aws.handlers import step_handler
+from perdure.steps.base import HotTurn
 from perdure.steps.run_model import run_model
 
-handler = step_handler(run_model, runtime)
+handler = step_handler(run_model, runtime, hot=HotTurn())

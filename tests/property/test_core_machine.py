@@ -20,6 +20,7 @@ from perdure.core.commands import (
     ResolveInterrupt,
     SendInput,
     StopTurn,
+    Taker,
     TimerFired,
     ToolFinished,
     ToolStarted,
@@ -227,6 +228,10 @@ class CoreMachine(RuleBasedStateMachine):
             decision = self.world.do(TimerFired(timer_id=interrupt_id, fence=fence))
             assert decision is not None
             assert decision.entry is None
+
+    @rule(taker=st.sampled_from([None, Taker(owner="hot"), Taker(owner="hot", any_tool=True)]))
+    def workers_go_on_or_not(self, taker: Taker | None) -> None:
+        self.world.taker = taker
 
     @rule(minutes=st.sampled_from([1, 31, 180]))
     def time_passes(self, minutes: int) -> None:

@@ -56,11 +56,12 @@ class World(Play):
         before = encode(self.head)
         stored = json.dumps(before, sort_keys=True)
         try:
-            decision = decide(self.head, command, now=self.now, commit_id="c")
+            decision = decide(self.head, command, now=self.now, commit_id="c", taker=self.taker)
         except RequestError:
             assert json.dumps(encode(self.head), sort_keys=True) == stored
             return None
-        assert decide(self.head, command, now=self.now, commit_id="c") == decision, "decide is not deterministic"
+        again = decide(self.head, command, now=self.now, commit_id="c", taker=self.taker)
+        assert again == decision, "decide is not deterministic"
         assert json.dumps(encode(self.head), sort_keys=True) == stored, "decide changed its input"
         self._check_step(self.head, decision)
         old, self.head = self.head, decision.head
@@ -70,6 +71,11 @@ class World(Play):
             assert head_bytes(self.head) <= MAX_HEAD_BYTES
         if isinstance(command, ToolStarted) and decision.reply["go"] and decision.entry is not None:
             self.bodies[command.call_id] += 1
+        if not isinstance(command, ToolStarted) and decision.entry is not None and self.head.turn is not None:
+            for call in self.head.turn.calls:  # a write that was taken starts with the commit that made it ready
+                before_it = old.turn.call(call.call_id) if old.turn else None
+                if call.started is not None and (before_it is None or before_it.started is None):
+                    self.bodies[call.call_id] += 1
         if isinstance(command, ModelFinished) and decision.entry is not None:
             assert decision.entry.usage == command.usage
         return decision

@@ -80,8 +80,10 @@ class SessionStore(Protocol):
         """Read HEAD, possibly a moment old. For stop markers and viewers, never for a decision."""
         ...
 
-    async def commit(self, key: SessionKey, loaded: Loaded, decision: Decision) -> None:
+    async def commit(self, key: SessionKey, loaded: Loaded, decision: Decision) -> Loaded:
         """Commit one decision: its new head and its entry, in one conditional write.
+
+        Returns the session as it is with this commit, to decide on again without a read.
 
         The write holds only while the stored session is still at `loaded.head.version`, so of two attempts that
         read the same version exactly one commits. A commit whose answer was lost is recognised by its `commit_id`

@@ -15,6 +15,7 @@ from perdure.core.commands import (
     ResolveInterrupt,
     SendInput,
     StopTurn,
+    Taker,
     TimerFired,
     ToolFinished,
     ToolStarted,
@@ -75,11 +76,14 @@ class Play:
         self.head = head or Head()
         self.log: list[Entry] = []
         self.now = NOON
+        self.taker: Taker | None = None
 
     def apply(self, command: Command) -> Decision:
         """Decide on a command and commit the decision."""
         self.now += self.tick
-        decision = decide(self.head, command, now=self.now, commit_id=f"commit-of-{self.head.version + 1}")
+        decision = decide(
+            self.head, command, now=self.now, commit_id=f"commit-of-{self.head.version + 1}", taker=self.taker
+        )
         if decision.entry is not None:
             self.log.append(decision.entry)
         self.head = decision.head

@@ -70,6 +70,7 @@ class FunctionTool:
     execute: Callable[[JsonObject, ToolContext], Awaitable[str]]
     effect: Effect | None = None
     requires_approval: ApprovalRule | None = None
+    inline: bool = False
     function: Callable[..., Any] | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -120,6 +121,7 @@ def function_tool(
     requires_approval: ApprovalRule | None = None,
     name: str | None = None,
     description: str | None = None,
+    inline: bool = False,
 ) -> Callable[[Callable[..., Any]], FunctionTool]: ...
 
 
@@ -131,6 +133,7 @@ def function_tool(
     requires_approval: ApprovalRule | None = None,
     name: str | None = None,
     description: str | None = None,
+    inline: bool = False,
 ) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
     """Make a function a tool; `@function_tool` or `@function_tool(effect="read", …)`.
 
@@ -144,6 +147,9 @@ def function_tool(
             left out are absent) that returns `approved` or `ask`. None: as the effect has it.
         name: What the model calls it. None: the function's name.
         description: What the model is told of it. None: the first paragraph of the docstring.
+        inline: The worker of the model step may run it when no other call is to be run: a turn is then faster and
+            cheaper on AWS, but the function of model steps needs the tool's permissions. In one process every tool
+            may run so.
 
     Raises:
         ConfigurationError: Something in the signature or the policy is wrong; the message names it.
@@ -174,6 +180,7 @@ def function_tool(
             execute=_executor(tool_name, target, parameters),
             effect=effect,
             requires_approval=requires_approval,
+            inline=inline,
             function=target,
         )
 

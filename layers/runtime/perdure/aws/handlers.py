@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Protocol, TypeVar
 
@@ -17,7 +18,7 @@ from perdure.aws.bootstrap import Runtime
 from perdure.aws.limits import DEADLINE_MARGIN
 from perdure.aws.messages import StepQueueMessage, TimerMessage
 from perdure.ports import SessionKey
-from perdure.steps.base import StepDeps, StepMessage
+from perdure.steps.base import HotTurn, StepDeps, StepMessage
 
 logger = logging.getLogger("perdure")
 
@@ -35,15 +36,19 @@ class Step(Protocol):
     def __call__(self, deps: StepDeps, message: StepMessage, *, deadline: datetime | None) -> Awaitable[object]: ...
 
 
-def step_handler(step: Step, runtime: Callable[[], Runtime]) -> Handler:
-    """Return the handler of a queue of steps. A record that fails is received again; the others are done."""
+def step_handler(step: Step, runtime: Callable[[], Runtime], *, hot: HotTurn | None = None) -> Handler:
+    """Return the handler of a queue of steps. A record that fails is received again; the others are done.
+
+    Args:
+        hot: The function goes on with the next step itself while it has time.
+    """
 
     async def work(container: Runtime, message: StepQueueMessage, deadline: datetime | None) -> None:
         dispatch = message.dispatch
         if dispatch.not_before is not None and dispatch.not_before > container.clock.now():
             await container.queue.send(message.key, dispatch)  # the longest delay was too short
             return
-        await step(container.deps, StepMessage.of(message.key, dispatch), deadline=deadline)
+        await step(replace(container.deps, hot=hot), StepMessage.of(message.key, dispatch), deadline=deadline)
 
     return _queue_handler(StepQueueMessage.model_validate_json, work, runtime)
 

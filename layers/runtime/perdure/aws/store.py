@@ -75,7 +75,7 @@ class DynamoDBSessionStore:
         item = await self._table.get(keys.partition_key(key), keys.HEAD, strong=False)
         return record_of(item).head
 
-    async def commit(self, key: SessionKey, loaded: Loaded, decision: Decision) -> None:
+    async def commit(self, key: SessionKey, loaded: Loaded, decision: Decision) -> Loaded:
         """Commit one decision: its new head and its entry, in one conditional write.
 
         An entry over 4 KB has its body written before. A tail that would grow over 8 KB is settled before. A
@@ -87,7 +87,7 @@ class DynamoDBSessionStore:
             ItemTooLargeError: The entry fits nowhere. Nothing was written.
         """
         if decision.entry is None:
-            return
+            return loaded
         partition = keys.partition_key(key)
         expected = loaded.head.version
         record = loaded.token if isinstance(loaded.token, HeadRecord) else await self._head(partition)
@@ -104,10 +104,13 @@ class DynamoDBSessionStore:
                 values={"expected": expected} if expected else None,
             )
         except ConditionNotMetError as lost:
-            await self._recognise(partition, stored, record_of(lost.item), expected)
-            return
+            now = record_of(lost.item)
+            await self._recognise(partition, stored, now, expected)
+            return Loaded(head=now.head, token=now)
         purged_version = number_of(changes.get("purged_version"), record.purged_version)
-        self._tails.saw(partition, HeadRecord(head=decision.head, tail=tail, purged_version=purged_version))
+        made = HeadRecord(head=decision.head, tail=tail, purged_version=purged_version)
+        self._tails.saw(partition, made)
+        return Loaded(head=made.head, token=made)
 
     async def find_commit(self, key: SessionKey, commit_id: str, versions: Sequence[int]) -> Entry | None:
         """Return the entry that a command committed as one of these versions, strongly consistent, or None."""

@@ -21,6 +21,20 @@ class ReceiptClaim:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Taker:
+    """A worker that goes on with the next step itself, if its commit makes one ready (the hot turn, design §3).
+
+    Attributes:
+        owner: Its nonce; it claims the step in the commit.
+        any_tool: It may run every tool. Else only those whose call says `inline`, because a tool that runs here
+            needs this worker's permissions.
+    """
+
+    owner: str
+    any_tool: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SendInput:
     """A user's message was accepted at the edge. `agent` None: keep the session's, or take `default_agent`."""
 
@@ -43,6 +57,7 @@ class RequestedCall:
         arguments: The parsed object, or None when `arguments_text` is no JSON object.
         settled: Status and text when the call is over before it begins: an unknown tool, bad arguments.
         approval_deadline: How long a person has to decide. None: for ever.
+        inline: The worker of the model step may run it, without a queue between.
     """
 
     tool_name: str
@@ -53,6 +68,7 @@ class RequestedCall:
     arguments_text: str | None = None
     approval_deadline: timedelta | None = None
     settled: tuple[str, str] | None = None
+    inline: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ from perdure.core.commands import (
     ResolveInterrupt,
     SendInput,
     StopTurn,
+    Taker,
     TimerFired,
     ToolFinished,
     ToolStarted,
@@ -42,13 +43,14 @@ _TRANSITIONS: dict[type[Any], tuple[str, Callable[[Draft, Any], Decision]]] = {
 }
 
 
-def decide(head: Head, command: Command, *, now: datetime, commit_id: str) -> Decision:
+def decide(head: Head, command: Command, *, now: datetime, commit_id: str, taker: Taker | None = None) -> Decision:
     """Turn a command into a decision. Pure: the same arguments always give the same decision.
 
     Args:
         head: The session as it is; `Head()` for one that was never written.
         now: The time of the decision, in UTC.
         commit_id: The command's id, the same through all its retries.
+        taker: Who would go on with the next step at once; None: nobody.
 
     Raises:
         RequestError: The command can't be carried out; nothing changes. Its class and `code` say why.
@@ -59,7 +61,7 @@ def decide(head: Head, command: Command, *, now: datetime, commit_id: str) -> De
             raise NotFoundError("this session was never written: send it a message first")
         return Decision.unchanged(head)  # a step of a purged life
 
-    decision = transition(Draft(head, now=now, commit_id=commit_id, kind=kind), command)
+    decision = transition(Draft(head, now=now, commit_id=commit_id, kind=kind, taker=taker), command)
     receipts = getattr(command, "receipts", ())
     if decision.entry is None and receipts:  # remember the answer, so that the same key gives it again
         draft = Draft(head, now=now, commit_id=commit_id, kind=kind)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from perdure.core.commands import ReceiptClaim
+from perdure.core.commands import ReceiptClaim, Taker
 from perdure.core.entries import SCHEMA_VERSION as ENTRY_SCHEMA
 from perdure.core.entries import Entry, Event, Input, Message, Receipt
 from perdure.core.head import SCHEMA_VERSION as HEAD_SCHEMA
@@ -36,10 +36,11 @@ class Decision:
 class Draft:
     """The commit that is being put together: it numbers events, messages and ids as they are added."""
 
-    def __init__(self, head: Head, *, now: datetime, commit_id: str, kind: str) -> None:
+    def __init__(self, head: Head, *, now: datetime, commit_id: str, kind: str, taker: Taker | None = None) -> None:
         self.head = head
         self.now = now
         self.version = head.version + 1
+        self.taker = taker
         self.turn_id = head.turn.turn_id if head.turn else None
         self._commit_id = commit_id
         self._kind = kind

@@ -5,18 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from perdure.core.head import Call, Head
-from perdure.core.limits import START_LEASE, TIMER_GRACE
+from perdure.core.head import Call, Head, ModelStep
+from perdure.core.limits import LEASE_GRACE, START_LEASE, TIMER_GRACE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dispatch:
-    """A step that somebody should run. `kind` is `run_model`, `call_tool` or `call_single_attempt_tool`."""
+    """A step that somebody should run. `kind` is `run_model`, `call_tool` or `call_single_attempt_tool`.
+
+    One with `claimed_by` is run by the worker that made it ready: it is never sent, and given up only after
+    `claimed_until`.
+    """
 
     kind: str
     step_id: str
     attempt: int
     not_before: datetime | None = None
+    claimed_by: str | None = None
+    claimed_until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,14 +40,23 @@ def expected_dispatches(head: Head) -> tuple[Dispatch, ...]:
     if turn is None:
         return ()
     if turn.step is not None:
-        step = turn.step
-        return (Dispatch(kind="run_model", step_id=step.step_id, attempt=step.attempt, not_before=step.not_before),)
-    return tuple(_dispatch(call) for call in turn.calls if call.is_ready)
+        return (_dispatch("run_model", turn.step.step_id, turn.step),)
+    return tuple(_dispatch(_kind(call), call.call_id, call) for call in turn.calls if call.is_ready)
 
 
-def _dispatch(call: Call) -> Dispatch:
-    kind = "call_single_attempt_tool" if call.runs_once else "call_tool"
-    return Dispatch(kind=kind, step_id=call.call_id, attempt=call.attempt, not_before=call.not_before)
+def _kind(call: Call) -> str:
+    return "call_single_attempt_tool" if call.runs_once else "call_tool"
+
+
+def _dispatch(kind: str, step_id: str, step: ModelStep | Call) -> Dispatch:
+    return Dispatch(
+        kind=kind,
+        step_id=step_id,
+        attempt=step.attempt,
+        not_before=step.not_before,
+        claimed_by=step.claimed_by,
+        claimed_until=step.claimed_until if step.claimed_by else None,
+    )
 
 
 def expected_timers(head: Head) -> tuple[Timer, ...]:
@@ -62,7 +77,13 @@ def sweep_due_at(head: Head) -> datetime | None:
     if turn is None:
         return None
     moments = [timer.due_at + TIMER_GRACE for timer in expected_timers(head)]
-    if turn.step is not None:
-        moments.append(turn.step.ready_at + START_LEASE)
-    moments += [call.ready_at + START_LEASE for call in turn.calls if call.is_ready and call.ready_at]
+    steps: list[ModelStep | Call] = [turn.step] if turn.step else [call for call in turn.calls if call.is_ready]
+    moments += [moment for step in steps if (moment := _overdue_at(step)) is not None]
     return min(moments, default=None)
+
+
+def _overdue_at(step: ModelStep | Call) -> datetime | None:
+    """Return when a step should have shown a sign of life."""
+    if step.claimed_by is not None and step.claimed_until is not None:
+        return step.claimed_until + LEASE_GRACE
+    return step.ready_at + START_LEASE if step.ready_at is not None else None

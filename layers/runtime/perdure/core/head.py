@@ -35,6 +35,7 @@ class Call:
         not_before: The expected attempt's earliest start; None: at once.
         started: Owner nonce of the last start. Sticky: once set, nobody may say that the call did not run.
         started_attempt: The attempt that started last; 0 when none did.
+        claimed_by, claimed_until: As in `ModelStep`.
         requires_approval: Whether a person decides before it runs.
     """
 
@@ -49,6 +50,8 @@ class Call:
     not_before: datetime | None = None
     started: str | None = None
     started_attempt: int = 0
+    claimed_by: str | None = None
+    claimed_until: datetime | None = None
 
     @property
     def is_final(self) -> bool:
@@ -69,13 +72,19 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelStep:
-    """The model step that is expected now. `step_id` is `model-<version>-<index>`."""
+    """The model step that is expected now. `step_id` is `model-<version>-<index>`.
+
+    `claimed_by` is set when the worker whose commit made the step ready goes on with it itself (the hot turn): its
+    nonce stands for a lease until `claimed_until`, and nothing is sent.
+    """
 
     step_id: str
     attempt: int
     ready_at: datetime
     first_attempt_at: datetime
     not_before: datetime | None = None
+    claimed_by: str | None = None
+    claimed_until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

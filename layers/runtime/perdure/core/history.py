@@ -61,11 +61,13 @@ HistoryItem = UserItem | ModelItem | ToolResultItem
 class Transcript:
     """The projection, kept up as the log grows: what closed turns look like never changes again.
 
-    Feed it every entry once, in order. `version` is that of the last one.
+    Feed it every entry once, in order. `version` is that of the last one, `run_state` the
+    last that a runner kept.
     """
 
     def __init__(self) -> None:
         self.version = 0
+        self.run_state: JsonObject | None = None
         self._closed: list[HistoryItem] = []
         self._inputs: dict[str, str] = {}
         self._open: _OpenTurn | None = None
@@ -79,6 +81,7 @@ class Transcript:
                 self._inputs[accepted.message_id] = accepted.text
             self._take(entry)
             self.version = entry.version
+            self.run_state = entry.run_state or self.run_state
 
     def items(self) -> tuple[HistoryItem, ...]:
         """Return the conversation in the order in which the model should see it."""

@@ -119,7 +119,8 @@ def _ask_for_tools(draft: Draft, command: ModelFinished) -> None:
     if command.limit_reached:
         complete_turn(draft, answer=_text(command), reason="model_call_limit")
     else:
-        join_calls(draft)
+        pairs = zip(call_ids, command.calls, strict=True)
+        join_calls(draft, frozenset(call_id for call_id, requested in pairs if requested.inline))
 
 
 def _call(call_id: str, requested: RequestedCall) -> Call:

@@ -48,7 +48,7 @@ def _model_attempt_lost(draft: Draft, turn: Turn, step: ModelStep, command: Atte
     if not command.final and step.attempt < MAX_ATTEMPTS and in_time:
         _count(draft, command)
         draft.event("attempt_reset", {"reason": command.reason}, step=step.step_id, attempt=step.attempt)
-        again = replace(step, attempt=step.attempt + 1, ready_at=draft.now, not_before=None)
+        again = replace(step, attempt=step.attempt + 1, ready_at=draft.now, not_before=None, claimed_by=None)
         draft.set_turn(replace(draft.turn, step=again))
         return
     if command.claimed:  # somebody began it, so it is told as a pair

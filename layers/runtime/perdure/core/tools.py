@@ -9,7 +9,7 @@ from perdure.core.commands import ToolFinished, ToolStarted
 from perdure.core.decision import Decision, Draft
 from perdure.core.head import Call
 from perdure.core.limits import ATTEMPT_WINDOW, MAX_ATTEMPTS, TOOL_RETRY_DELAYS
-from perdure.core.turns import join_calls, settle_call
+from perdure.core.turns import join_calls, settle_call, started_by
 
 
 def on_tool_started(draft: Draft, command: ToolStarted) -> Decision:
@@ -31,13 +31,7 @@ def on_tool_started(draft: Draft, command: ToolStarted) -> Decision:
         join_calls(draft)
         return draft.decision({"go": False})
 
-    draft.event(
-        "tool_call_started",
-        {"tool_call_id": call.call_id, "tool_name": call.tool_name},
-        step=call.call_id,
-        attempt=call.attempt,
-    )
-    draft.set_turn(head.turn.with_call(replace(call, started=command.owner, started_attempt=command.attempt)))
+    draft.set_turn(head.turn.with_call(started_by(draft, call, command.owner)))
     return draft.decision({"go": True})
 
 
@@ -79,7 +73,8 @@ def try_again_or_give_up(draft: Draft, call: Call, detail: str) -> None:
     if not stopping and not ran_once and may_try_again(draft, call.attempt, call):
         delay = TOOL_RETRY_DELAYS[min(call.attempt, len(TOOL_RETRY_DELAYS)) - 1]
         draft.event("attempt_reset", {"reason": detail}, step=call.call_id, attempt=call.attempt)
-        again = replace(call, attempt=call.attempt + 1, ready_at=draft.now + delay, not_before=draft.now + delay)
+        ready_at = draft.now + delay
+        again = replace(call, attempt=call.attempt + 1, ready_at=ready_at, not_before=ready_at, claimed_by=None)
         draft.set_turn(draft.turn.with_call(again))
     elif call.is_read:
         settle_call(draft, call, "failed", texts.ATTEMPTS_SPENT.format(detail=detail))

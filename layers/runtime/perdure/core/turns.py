@@ -7,7 +7,7 @@ from dataclasses import replace
 from perdure.core import texts
 from perdure.core.decision import Draft
 from perdure.core.head import Call, ClosedTurn, ModelStep, Turn, TurnError
-from perdure.core.limits import MAX_ERROR_CHARACTERS, MAX_PARALLEL_WRITES, PREVIEW_CHARACTERS
+from perdure.core.limits import LEASE_DURATION, MAX_ERROR_CHARACTERS, MAX_PARALLEL_WRITES, PREVIEW_CHARACTERS
 from perdure.core.usage import CallUsage
 
 
@@ -33,6 +33,8 @@ def open_turn(draft: Draft, message_id: str, input_version: int) -> None:
 def ask_model(draft: Draft) -> None:
     """Make a model step ready. It is the only way to start a model call."""
     step = ModelStep(step_id=draft.new_id("model"), attempt=1, ready_at=draft.now, first_attempt_at=draft.now)
+    if draft.taker is not None:
+        step = replace(step, claimed_by=draft.taker.owner, claimed_until=draft.now + LEASE_DURATION)
     draft.set_turn(replace(draft.turn, step=step))
 
 
@@ -61,16 +63,21 @@ def settle_call(draft: Draft, call: Call, status: str, output: str, *, reason: s
         step=call.call_id,
         attempt=call.attempt,
     )
-    settled = replace(call, status=status, not_before=None, ready_at=None)
+    settled = replace(call, status=status, not_before=None, ready_at=None, claimed_by=None, claimed_until=None)
     turn = draft.turn.with_call(settled)
     waiting = tuple(i for i in turn.interrupts if i.call_id != call.call_id)
     draft.set_turn(replace(turn, interrupts=waiting))
 
 
-def join_calls(draft: Draft) -> None:
-    """When every call has its result: ask the model again, or end a turn that is being stopped."""
+def join_calls(draft: Draft, inline: frozenset[str] = frozenset()) -> None:
+    """When every call has its result: ask the model again, or end a turn that is being stopped.
+
+    Args:
+        inline: Calls that the worker of the model step may run itself.
+    """
     if draft.turn.open_calls:
         _make_ready(draft)
+        _take(draft, inline)
     elif draft.turn.stop is not None:
         cancel_turn(draft)
     else:
@@ -92,6 +99,32 @@ def _make_ready(draft: Draft) -> None:
             call = replace(call, ready_at=draft.now, first_attempt_at=draft.now)
         made_ready.append(call)
     draft.set_turn(replace(draft.turn, calls=tuple(made_ready)))
+
+
+def _take(draft: Draft, inline: frozenset[str]) -> None:
+    """Let the committing worker go on with a call that is alone ready; a write counts as started from here."""
+    taker = draft.taker
+    ready = [call for call in draft.turn.calls if call.is_ready]
+    if taker is None or len(ready) != 1:
+        return
+    (call,) = ready
+    if call.ready_at != draft.now or call.not_before is not None or not (taker.any_tool or call.call_id in inline):
+        return
+    call = replace(call, claimed_by=taker.owner, claimed_until=draft.now + LEASE_DURATION)
+    if not call.is_read:
+        call = started_by(draft, call, taker.owner)
+    draft.set_turn(draft.turn.with_call(call))
+
+
+def started_by(draft: Draft, call: Call, owner: str) -> Call:
+    """Record that the body of a write is about to run, and who runs it."""
+    draft.event(
+        "tool_call_started",
+        {"tool_call_id": call.call_id, "tool_name": call.tool_name},
+        step=call.call_id,
+        attempt=call.attempt,
+    )
+    return replace(call, started=owner, started_attempt=call.attempt)
 
 
 def complete_turn(draft: Draft, *, answer: str, reason: str | None = None) -> None:

@@ -20,7 +20,7 @@ from perdure.embedded.worker import EmbeddedWorker
 from perdure.ports import Clock, NewId, Ports
 from perdure.service import LOCAL_CALLER, Caller, Service
 from perdure.session import BoundService, Session
-from perdure.steps.base import StepDeps
+from perdure.steps.base import HotTurn, StepDeps
 
 JsonObject = dict[str, Any]
 
@@ -66,7 +66,7 @@ class EmbeddedRuntime:
             in_process=True,
             turnstile=Turnstiles(),
         )
-        deps = StepDeps(ports=ports, agents=self._agents)
+        deps = StepDeps(ports=ports, agents=self._agents, hot=HotTurn(any_tool=True))
         self.service = Service(deps)
         self._worker = EmbeddedWorker(deps, queue, timers, leases)
         try:

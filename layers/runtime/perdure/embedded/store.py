@@ -72,7 +72,7 @@ class SqliteSessionStore:
         view = self._warm.view(key)
         return view.head if view is not None else await self._load_head(key)
 
-    async def commit(self, key: SessionKey, loaded: Loaded, decision: Decision) -> None:
+    async def commit(self, key: SessionKey, loaded: Loaded, decision: Decision) -> Loaded:
         """See `SessionStore.commit`. Returns when the commit is on the disk.
 
         Raises:
@@ -87,6 +87,7 @@ class SqliteSessionStore:
             durable=True,
             published=partial(self._publish, key, decision.head, change),
         )
+        return Loaded(head=decision.head)
 
     async def find_commit(self, key: SessionKey, commit_id: str, versions: Sequence[int]) -> Entry | None:
         """See `SessionStore.find_commit`. It waits for commits that are still on their way to the disk."""

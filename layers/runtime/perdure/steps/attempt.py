@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
-from perdure.core.expected import expected_dispatches
+from perdure.core.commands import StepCommand, Taker
+from perdure.core.expected import Dispatch, expected_dispatches
 from perdure.core.head import Head, Turn
 from perdure.core.limits import LEASE_DURATION, LEASE_RENEWAL
 from perdure.errors import StoreUnavailableError
 from perdure.ports import Loaded, Ports, SessionKey
 from perdure.steps.base import StepMessage
-from perdure.steps.commit import logger, resend_unclaimed
+from perdure.steps.commit import Executed, execute, logger, resend_unclaimed
 
 T = TypeVar("T")
 
@@ -34,6 +35,10 @@ class Attempt:
         abort: Set when the turn is being stopped or the work is to be cut off; a tool may look at it.
         cut: Set when the lease was lost or the deadline has passed: the work has to end now.
         lost: Somebody gave this attempt up; its outcome is not wanted any more.
+        known: The session as this worker saw it last.
+        host_deadline: When the host ends this worker. None: it does not.
+        leased: There is a lease item. A step that was taken in the commit that made it ready gets its item with the
+            first renewal.
     """
 
     ports: Ports
@@ -48,6 +53,9 @@ class Attempt:
     abort: asyncio.Event = field(default_factory=asyncio.Event)
     cut: asyncio.Event = field(default_factory=asyncio.Event)
     lost: bool = False
+    known: Loaded | None = None
+    host_deadline: datetime | None = None
+    leased: bool = True
     _working: asyncio.Task[Any] | None = None
     _ends_on_abort: bool = False
     _ended: bool = False
@@ -100,7 +108,16 @@ class Attempt:
 
     async def _renewed(self) -> bool:
         expires = self.ports.clock.now() + LEASE_DURATION
-        return await self.ports.leases.renew(self.key, self.step_id, self.number, self.owner, expires)
+        hold = self.ports.leases.renew if self.leased else self.ports.leases.claim
+        held = await hold(self.key, self.step_id, self.number, self.owner, expires)
+        self.leased = True
+        return held
+
+    async def commit(self, command: StepCommand, *, taker: Taker | None = None) -> Executed:
+        """Carry out a command of this step, on what this worker knows if that is still current."""
+        executed = await execute(self.ports, self.key, command, taker=taker, known=self.known)
+        self.known = executed.known
+        return executed
 
     def _is_over(self, head: Head) -> bool:
         if head.version < self.head.version:
@@ -156,8 +173,7 @@ async def claimed(
     HEAD that expects it is current enough. Old news is acknowledged only after what HEAD expects was sent again.
     """
     owner = ports.new_id()
-    started_at = ports.clock.now()
-    holds, loaded = await _claim_and_load(ports, message, owner, started_at + LEASE_DURATION)
+    holds, loaded = await _claim_and_load(ports, message, owner, ports.clock.now() + LEASE_DURATION)
     head = loaded.head
     if head.turn is None or not _is_expected(head, message):
         await resend_unclaimed(ports, message.key, head)
@@ -166,23 +182,57 @@ async def claimed(
     if not holds:
         yield None
         return
-    limit = started_at + STEP_BUDGET
-    attempt = Attempt(
+    attempt = _attempt(ports, message.key, loaded, message.step_id, message.attempt, owner, deadline)
+    async with _watched(attempt, watch_seconds):
+        yield attempt
+
+
+@contextlib.asynccontextmanager
+async def taken(
+    ports: Ports,
+    key: SessionKey,
+    known: Loaded,
+    dispatch: Dispatch,
+    *,
+    deadline: datetime | None,
+    watch_seconds: float,
+) -> AsyncIterator[Attempt]:
+    """Hold an attempt that this worker took in the commit that made it ready."""
+    assert dispatch.claimed_by is not None, "the step was taken"
+    attempt = _attempt(ports, key, known, dispatch.step_id, dispatch.attempt, dispatch.claimed_by, deadline)
+    attempt.leased = False
+    async with _watched(attempt, watch_seconds):
+        yield attempt
+
+
+def _attempt(
+    ports: Ports, key: SessionKey, known: Loaded, step_id: str, number: int, owner: str, deadline: datetime | None
+) -> Attempt:
+    assert known.head.turn is not None, "a step belongs to a turn"
+    now = ports.clock.now()
+    return Attempt(
         ports=ports,
-        key=message.key,
-        step_id=message.step_id,
-        number=message.attempt,
-        head=head,
-        turn=head.turn,
+        key=key,
+        step_id=step_id,
+        number=number,
+        head=known.head,
+        turn=known.head.turn,
         owner=owner,
-        started_at=started_at,
-        deadline=min(limit, deadline) if deadline else limit,
+        started_at=now,
+        deadline=min(now + STEP_BUDGET, deadline) if deadline else now + STEP_BUDGET,
+        known=known,
+        host_deadline=deadline,
     )
+
+
+@contextlib.asynccontextmanager
+async def _watched(attempt: Attempt, watch_seconds: float) -> AsyncIterator[None]:
+    ports = attempt.ports
     aside = [asyncio.create_task(attempt.watch(watch_seconds))]
     if not ports.in_process:  # while the work waits for somebody else, entries leave the tail
-        aside.append(asyncio.create_task(ports.store.settle(message.key)))
+        aside.append(asyncio.create_task(ports.store.settle(attempt.key)))
     try:
-        yield attempt
+        yield
     finally:
         for task in aside:
             task.cancel()
@@ -199,4 +249,5 @@ async def _claim_and_load(ports: Ports, message: StepMessage, owner: str, expire
 
 
 def _is_expected(head: Head, message: StepMessage) -> bool:
-    return any((d.step_id, d.attempt) == (message.step_id, message.attempt) for d in expected_dispatches(head))
+    step = (message.step_id, message.attempt)
+    return any((d.step_id, d.attempt) == step and d.claimed_by is None for d in expected_dispatches(head))

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 
 from perdure.agents.definition import AgentRegistry
+from perdure.core.entries import Entry
 from perdure.core.expected import Dispatch
 from perdure.core.history import Transcript
 from perdure.ports import Ports, SessionKey
@@ -39,6 +40,12 @@ class Transcripts:
     def take(self, key: SessionKey) -> Transcript:
         return self._kept.pop(key, None) or Transcript()
 
+    def add(self, key: SessionKey, entry: Entry) -> None:
+        """Take an entry that this process has just committed, if it is the next one."""
+        transcript = self._kept.get(key)
+        if transcript is not None and transcript.version + 1 == entry.version:
+            transcript.extend((entry,))
+
     def put_back(self, key: SessionKey, transcript: Transcript) -> None:
         self._kept[key] = transcript
         while len(self._kept) > self._capacity:
@@ -46,9 +53,21 @@ class Transcripts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HotTurn:
+    """Whether a model step's worker goes on with the next step itself (design §3).
+
+    `any_tool`: it runs every tool that is alone ready. Else only those that say `inline=True`, because a tool that
+    runs here needs this worker's permissions.
+    """
+
+    any_tool: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StepDeps:
-    """The ports and agents of one deployment."""
+    """The ports and agents of one deployment. `hot` None: every step goes through the queue."""
 
     ports: Ports
     agents: AgentRegistry
+    hot: HotTurn | None = None
     transcripts: Transcripts = field(default_factory=Transcripts)

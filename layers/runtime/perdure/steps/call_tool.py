@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, Literal
@@ -12,7 +13,8 @@ from perdure.agents.runner import AgentFrameworkRunner
 from perdure.agents.stepwise import StepwiseRunner
 from perdure.agents.tools import ToolContext
 from perdure.core import texts
-from perdure.core.commands import ToolFinished, ToolStarted
+from perdure.core.commands import Taker, ToolFinished, ToolStarted
+from perdure.core.entries import Entry
 from perdure.core.head import Call
 from perdure.core.ids import version_of
 from perdure.core.limits import MAX_TOOL_OUTPUT_BYTES
@@ -20,7 +22,7 @@ from perdure.errors import ItemTooLargeError, ToolExecutionError
 from perdure.models.surrogates import mended
 from perdure.steps.attempt import STEP_BUDGET, Attempt, claimed
 from perdure.steps.base import StepDeps, StepMessage
-from perdure.steps.commit import execute, logger
+from perdure.steps.commit import Executed, logger
 from perdure.steps.progress import Progress
 
 JsonObject = dict[str, Any]
@@ -34,43 +36,50 @@ async def call_tool(deps: StepDeps, message: StepMessage, *, deadline: datetime 
     async with claimed(deps.ports, message, deadline=deadline, watch_seconds=WATCH_SECONDS) as attempt:
         if attempt is None:
             return
-        call = attempt.turn.call(message.step_id)
-        assert call is not None, "HEAD expects this step"
-        await _run(deps, attempt, call)
+        await run_call(deps, attempt)
 
 
 call_single_attempt_tool = call_tool
 """The step of tools that run at most once. It has its own queue and function, so its own permissions."""
 
 
-async def _run(deps: StepDeps, attempt: Attempt, call: Call) -> None:
+async def run_call(
+    deps: StepDeps, attempt: Attempt, *, made_by: Entry | None = None, taker: Taker | None = None
+) -> Executed | None:
+    """Run a claimed attempt of a tool call. Returns what was committed; None when nobody wants the outcome.
+
+    Args:
+        made_by: The entry that stored the call, when the caller has it.
+        taker: Goes on with the step that the outcome makes ready.
+    """
+    call = attempt.turn.call(attempt.step_id)
+    assert call is not None, "HEAD expects this step"
     agent = deps.agents.get(attempt.head.agent or "")
     if agent is None:
         detail = f"agent {attempt.head.agent!r} is not part of this deployment"
-        await _can_not_run(attempt, call, texts.did_not_run(detail))
-        return
+        return await _can_not_run(attempt, call, texts.did_not_run(detail))
     if agent.runner is None and agent.tool(call.tool_name) is None:
-        await _can_not_run(attempt, call, unknown_tool(agent, call.tool_name))
-        return
+        return await _can_not_run(attempt, call, unknown_tool(agent, call.tool_name))
     attempt.deadline = min(attempt.deadline, attempt.started_at + min(agent.tool_timeout, STEP_BUDGET))
-    arguments = await _arguments(attempt, call)
+    arguments = await _arguments(attempt, call, made_by)
     if not call.is_read and not await _may_start(attempt, call):
-        return
+        return None
     outcome, output = await _outcome(agent, attempt, call, arguments)
-    if outcome is not None:
-        await _finish(attempt, call, outcome, output)
+    return await _finish(attempt, call, outcome, output, taker) if outcome is not None else None
 
 
-async def _can_not_run(attempt: Attempt, call: Call, why: str) -> None:
+async def _can_not_run(attempt: Attempt, call: Call, why: str) -> Executed:
     """End an attempt without its body. What an earlier attempt did stays unknown (field case F134)."""
-    await _finish(attempt, call, "failed" if call.started is None else "error", why)
+    return await _finish(attempt, call, "failed" if call.started is None else "error", why)
 
 
-async def _arguments(attempt: Attempt, call: Call) -> JsonObject:
+async def _arguments(attempt: Attempt, call: Call, made_by: Entry | None) -> JsonObject:
     """Return the arguments that were checked when the call was stored."""
     version = version_of(call.call_id)
-    slice_ = await attempt.ports.store.read(attempt.key, first=version, last=version)
-    for entry in slice_.entries:
+    entries: Sequence[Entry] = (made_by,) if made_by is not None and made_by.version == version else ()
+    if not entries:
+        entries = (await attempt.ports.store.read(attempt.key, first=version, last=version)).entries
+    for entry in entries:
         for message in entry.messages:
             for part in message.parts:
                 if part.get("tool_call_id") == call.call_id and part["type"] == "tool_call":
@@ -80,8 +89,9 @@ async def _arguments(attempt: Attempt, call: Call) -> JsonObject:
 
 async def _may_start(attempt: Attempt, call: Call) -> bool:
     """Record that a write is about to run, and have it confirmed, before its body runs (spec TOOL-07)."""
-    started = ToolStarted(call_id=call.call_id, attempt=attempt.number, owner=attempt.owner)
-    executed = await execute(attempt.ports, attempt.key, started)
+    if call.started == attempt.owner and call.started_attempt == attempt.number:
+        return True  # in the commit that made it ready
+    executed = await attempt.commit(ToolStarted(call_id=call.call_id, attempt=attempt.number, owner=attempt.owner))
     return bool(executed.reply.get("go"))
 
 
@@ -161,7 +171,7 @@ def _idempotency_key(attempt: Attempt, call: Call) -> str:
     return f"{attempt.key.tenant}/{attempt.key.session_id}/{attempt.turn.turn_id}/{call.call_id}"
 
 
-async def _finish(attempt: Attempt, call: Call, outcome: Any, output: str) -> None:
+async def _finish(attempt: Attempt, call: Call, outcome: Any, output: str, taker: Taker | None = None) -> Executed:
     finished = ToolFinished(
         turn_id=attempt.turn.turn_id,
         call_id=call.call_id,
@@ -171,9 +181,9 @@ async def _finish(attempt: Attempt, call: Call, outcome: Any, output: str) -> No
         output=output,
     )
     try:
-        await execute(attempt.ports, attempt.key, finished)
+        return await attempt.commit(finished, taker=taker)
     except ItemTooLargeError as error:
-        await execute(attempt.ports, attempt.key, _without_its_output(call, finished, error))
+        return await attempt.commit(_without_its_output(call, finished, error), taker=taker)
 
 
 def _without_its_output(call: Call, finished: ToolFinished, error: ItemTooLargeError) -> ToolFinished:

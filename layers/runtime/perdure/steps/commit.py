@@ -15,6 +15,7 @@ from perdure.core.commands import (
     ResolveInterrupt,
     SendInput,
     StopTurn,
+    Taker,
     ToolFinished,
 )
 from perdure.core.decide import decide
@@ -54,22 +55,33 @@ class Executed:
     """What became of a command.
 
     `entry` is None when nothing had to change; `duplicate` says that the reply is that of an earlier command.
+    `known` is the session behind the commit, for whoever decides on it again at once.
     """
 
     head: Head
     reply: JsonObject
     entry: Entry | None = None
     duplicate: bool = False
+    known: Loaded | None = None
 
 
 async def execute(
-    ports: Ports, key: SessionKey, command: Command, *, allow: Callable[[Head], None] | None = None
+    ports: Ports,
+    key: SessionKey,
+    command: Command,
+    *,
+    allow: Callable[[Head], None] | None = None,
+    taker: Taker | None = None,
+    known: Loaded | None = None,
 ) -> Executed:
     """Carry out one command: decide on the current state until a commit holds, then send what the new state expects.
 
     Args:
         allow: Raises a `RequestError` if the command may not be carried out on this state. It sees every state that
             is decided on, so nothing can change between the check and the commit.
+        taker: Goes on with the step that the commit makes ready, which is then not sent.
+        known: The session as the caller saw it last; saves a read when nobody else has written since. Only for
+            commands without receipts.
 
     Raises:
         RequestError: The command can't be carried out; nothing has changed.
@@ -82,7 +94,8 @@ async def execute(
     while True:
         try:
             async with ports.turnstile(key):
-                loaded = await ports.store.load(key, [claim.key_hash for claim in claims])
+                loaded = known or await ports.store.load(key, [claim.key_hash for claim in claims])
+                was_known, known = known is not None, None
                 if tried and (landed := await ports.store.find_commit(key, commit_id, list(tried))):
                     return await _landed(ports, key, loaded, landed, tried[landed.version])
                 if allow is not None:
@@ -90,12 +103,14 @@ async def execute(
                 if (earlier := earlier_reply(loaded, claims)) is not None:
                     await resend_unclaimed(ports, key, loaded.head)
                     return Executed(head=loaded.head, reply=earlier, duplicate=True)
-                decision = decide(loaded.head, command, now=ports.clock.now(), commit_id=commit_id)
+                decision = decide(loaded.head, command, now=ports.clock.now(), commit_id=commit_id, taker=taker)
+                if decision.entry is None and was_known:
+                    continue  # that there is nothing to do may only seem so: look at what is stored
                 if decision.entry is None:
                     await resend_unclaimed(ports, key, loaded.head)
                     return Executed(head=loaded.head, reply=decision.reply)
                 tried[decision.entry.version] = decision
-                await ports.store.commit(key, loaded, decision)
+                made = await ports.store.commit(key, loaded, decision)
         except StaleSessionError:
             tried.pop(loaded.head.version + 1, None)  # nothing was written as that version, and never will be
             conflicts += 1
@@ -109,7 +124,7 @@ async def execute(
             await ports.clock.sleep(min(OUTAGE_DELAY_SECONDS * 2 ** (outages - 1), LONGEST_OUTAGE_DELAY_SECONDS))
         else:
             await send_effects(ports, key, loaded.head, decision.head)
-            return Executed(head=decision.head, reply=decision.reply, entry=decision.entry)
+            return Executed(head=decision.head, reply=decision.reply, entry=decision.entry, known=made)
 
 
 async def _landed(ports: Ports, key: SessionKey, loaded: Loaded, entry: Entry, decision: Decision) -> Executed:
@@ -143,7 +158,7 @@ async def send_effects(ports: Ports, key: SessionKey, old: Head, new: Head) -> N
     """Send what the new head expects and the old one did not. What gets lost here is found by the sweep."""
     before, after = set(expected_dispatches(old)), expected_dispatches(new)
     was, now = set(expected_timers(old)), expected_timers(new)
-    sends = [ports.queue.send(key, dispatch) for dispatch in after if dispatch not in before]
+    sends = [ports.queue.send(key, d) for d in after if d not in before and d.claimed_by is None]
     sends += [ports.timers.set(key, timer) for timer in now if timer not in was]
     sends += [ports.timers.cancel(key, timer) for timer in was if timer not in now]
     sends.append(ports.live.changed(key, new))
@@ -161,7 +176,7 @@ async def send_effects(ports: Ports, key: SessionKey, old: Head, new: Head) -> N
 async def resend_unclaimed(ports: Ports, key: SessionKey, head: Head) -> None:
     """Send again what is expected and nobody has claimed; a crash between commit and send heals by this (X9)."""
     for dispatch in expected_dispatches(head):
-        if await is_unclaimed(ports, key, dispatch):
+        if dispatch.claimed_by is None and await is_unclaimed(ports, key, dispatch):
             await ports.queue.send(key, dispatch)
 
 

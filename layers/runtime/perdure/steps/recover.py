@@ -71,7 +71,12 @@ async def _look_after(
     """Return when the lease of a step that seems to be running expires, or None for any other step."""
     ports = deps.ports
     lease = await ports.leases.read_lease(key, dispatch.step_id)
-    if lease is None or lease.attempt < dispatch.attempt:
+    has_lease = lease is not None and lease.attempt == dispatch.attempt
+    if dispatch.claimed_until is not None and not has_lease:  # run by whoever made it ready, without a lease item yet
+        if not at_start and now < dispatch.claimed_until + LEASE_GRACE:
+            return dispatch.claimed_until
+        await _replace_if_dead(deps, key, dispatch, reason="its worker died", final=False)
+    elif lease is None or lease.attempt < dispatch.attempt:
         ready_at = _ready_at(head, dispatch)
         overdue = ready_at is None or now >= ready_at + START_LEASE
         if at_start or overdue:  # sent again, not given up: a message may still be on its way
@@ -92,13 +97,14 @@ async def _replace_if_dead(
         Whether it was; False: somebody holds it.
     """
     ports = deps.ports
+    was_taken = isinstance(dispatch, Dispatch) and dispatch.claimed_by is not None
     revoked = await ports.leases.revoke(key, dispatch.step_id, dispatch.attempt, ports.clock.now())
     if revoked == "alive":
         return False
     lost = AttemptLost(
         step_id=dispatch.step_id,
         attempt=dispatch.attempt,
-        claimed=revoked == "claimed",
+        claimed=revoked == "claimed" or was_taken,
         reason=reason,
         final=final,
     )

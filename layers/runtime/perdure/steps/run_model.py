@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import groupby
@@ -13,8 +12,8 @@ from typing import Any
 from perdure.agents.definition import AgentDefinition
 from perdure.agents.runner import AgentFrameworkRunner, AgentTurnContext, ModelOutcome
 from perdure.agents.stepwise import StepwiseRunner, requested_calls
-from perdure.core.commands import AttemptLost, ModelFinished, Reconnect
-from perdure.core.entries import Entry
+from perdure.core.commands import AttemptLost, ModelFinished, Reconnect, Taker
+from perdure.core.expected import Dispatch, expected_dispatches
 from perdure.core.history import HistoryItem
 from perdure.core.usage import NO_USAGE, CallUsage
 from perdure.errors import (
@@ -27,9 +26,12 @@ from perdure.errors import (
 )
 from perdure.models.base import ReasoningDelta, TextDelta
 from perdure.models.surrogates import mended
-from perdure.steps.attempt import Attempt, claimed
+from perdure.ports import SessionKey
+from perdure.steps.attempt import Attempt, claimed, taken
 from perdure.steps.base import StepDeps, StepMessage
-from perdure.steps.commit import execute, logger
+from perdure.steps.call_tool import WATCH_SECONDS as TOOL_WATCH_SECONDS
+from perdure.steps.call_tool import run_call
+from perdure.steps.commit import Executed, logger
 from perdure.steps.progress import Progress
 
 JsonObject = dict[str, Any]
@@ -46,6 +48,9 @@ RECONNECT_CEILING = timedelta(seconds=30)
 LONGEST_ASKED_WAIT = timedelta(minutes=5)
 """Longest `retry-after` that is honoured; a provider that asks for more fails the turn. Our own choice."""
 
+TIME_TO_GO_ON = timedelta(minutes=5)
+"""Time that a worker must have left to take another step itself; our own choice."""
+
 WATCH_SECONDS = 1.0
 """Time between two looks for a stop while a model runs (design §3)."""
 
@@ -57,10 +62,51 @@ _ERROR_CODES = {"auth": "auth", "timeout": "timeout"}
 
 
 async def run_model(deps: StepDeps, message: StepMessage, *, deadline: datetime | None = None) -> None:
-    """Run one attempt of a model step and commit how it ended."""
+    """Run one attempt of a model step and commit how it ended; then, if `deps.hot` allows, the steps that follow."""
     async with claimed(deps.ports, message, deadline=deadline, watch_seconds=WATCH_SECONDS) as attempt:
-        if attempt is not None:
-            await _ModelCall(deps, attempt).run()
+        if attempt is None:
+            return
+        owner = attempt.owner
+        done = await _ModelCall(deps, attempt).run()
+    while done is not None and (dispatch := _taken(done, owner)) is not None:
+        done = await _go_on(deps, message.key, done, dispatch, deadline)
+
+
+def _taken(done: Executed, owner: str) -> Dispatch | None:
+    """Return the step that this worker took with its commit, or None."""
+    if done.known is None or done.entry is None:
+        return None
+    return next((d for d in expected_dispatches(done.known.head) if d.claimed_by == owner), None)
+
+
+async def _go_on(
+    deps: StepDeps, key: SessionKey, done: Executed, dispatch: Dispatch, deadline: datetime | None
+) -> Executed | None:
+    """Run the step that this worker took, without a queue between."""
+    assert done.known is not None
+    assert done.entry is not None
+    deps.transcripts.add(key, done.entry)
+    is_model = dispatch.kind == "run_model"
+    async with taken(
+        deps.ports,
+        key,
+        done.known,
+        dispatch,
+        deadline=deadline,
+        watch_seconds=WATCH_SECONDS if is_model else TOOL_WATCH_SECONDS,
+    ) as attempt:
+        if is_model:
+            return await _ModelCall(deps, attempt).run()
+        return await run_call(deps, attempt, made_by=done.entry, taker=taker_of(deps, attempt))
+
+
+def taker_of(deps: StepDeps, attempt: Attempt) -> Taker | None:
+    """Return who goes on after this attempt's commit: this worker, if it may and has the time."""
+    if deps.hot is None:
+        return None
+    if attempt.host_deadline is not None and attempt.host_deadline - attempt.ports.clock.now() < TIME_TO_GO_ON:
+        return None
+    return Taker(owner=attempt.owner, any_tool=deps.hot.any_tool)
 
 
 @dataclass(slots=True)
@@ -78,21 +124,20 @@ class _ModelCall:
     def __post_init__(self) -> None:
         self.progress = Progress(self.attempt)
 
-    async def run(self) -> None:
+    async def run(self) -> Executed | None:
+        """Run the attempt. Returns what was committed; None when nobody wants the outcome."""
         attempt = self.attempt
         if attempt.turn.stop is not None:
-            await self._finish(ending="aborted")
-            return
+            return await self._finish(ending="aborted")
         agent = self.deps.agents.get(attempt.head.agent or "")
         if agent is None:
             message = (
                 f"agent {attempt.head.agent!r} is not part of this deployment: deploy it again, or start a new session"
             )
-            await self._finish(ending="failed", error_code="internal", error_message=message)
-            return
-        await self._run(agent)
+            return await self._finish(ending="failed", error_code="internal", error_message=message)
+        return await self._run(agent)
 
-    async def _run(self, agent: AgentDefinition) -> None:
+    async def _run(self, agent: AgentDefinition) -> Executed | None:
         attempt = self.attempt
         await self.progress.say("model_started", {})
         try:
@@ -101,28 +146,23 @@ class _ModelCall:
             finally:
                 await self.progress.close()
             if outcome is not None:
-                await self._finish_with(agent, outcome)
-                return
+                return await self._finish_with(agent, outcome)
         except ModelCallError as error:
             code = _ERROR_CODES.get(error.kind, "provider")
-            await self._finish(ending="failed", error_code=code, error_message=error.message)
-            return
+            return await self._finish(ending="failed", error_code=code, error_message=error.message)
         except (ConfigurationError, ItemTooLargeError) as error:
-            await self._finish(ending="failed", error_code="internal", error_message=error.message)
-            return
+            return await self._finish(ending="failed", error_code="internal", error_message=error.message)
         except _FAULTS_OF_THE_STORE:
             raise
         except Exception as error:  # noqa: BLE001  any fault of a runner counts as a lost attempt (spec MODEL-07)
             # Also one that shows only when its outcome is checked or stored, such as an item that is no JSON.
             logger.exception("a model step failed unexpectedly", extra={"session_id": attempt.key.session_id})
-            await self._give_up(f"the model step failed with {type(error).__name__}", "internal")
-            return
+            return await self._give_up(f"the model step failed with {type(error).__name__}", "internal")
         if attempt.lost:
-            return
+            return None
         if attempt.timed_out:
-            await self._give_up("the model step ran into its deadline", "timeout")
-        else:
-            await self._finish(ending="aborted", parts=self._partial_parts())
+            return await self._give_up("the model step ran into its deadline", "timeout")
+        return await self._finish(ending="aborted", parts=self._partial_parts())
 
     async def _answered(self, agent: AgentDefinition) -> ModelOutcome:
         """Call the provider, and call it again while the failures allow it."""
@@ -164,23 +204,16 @@ class _ModelCall:
 
     async def _history(self) -> tuple[tuple[HistoryItem, ...], JsonObject | None]:
         """Return the conversation and the runner's state, reading only entries that this process has not seen."""
-        key = self.attempt.key
-        transcript = self.deps.transcripts.take(key)
-        slice_ = await self.attempt.ports.store.read(key, first=transcript.version + 1, last=self.attempt.head.version)
-        transcript.extend(slice_.entries)
-        items = transcript.items()
-        self.deps.transcripts.put_back(key, transcript)
-        return items, await self._run_state(slice_.entries)
-
-    async def _run_state(self, entries: Sequence[Entry]) -> JsonObject | None:
-        version = self.attempt.turn.model_version
-        if version is None:
-            return None
-        for entry in entries:
-            if entry.version == version:
-                return entry.run_state
-        slice_ = await self.attempt.ports.store.read(self.attempt.key, first=version, last=version)
-        return slice_.entries[0].run_state if slice_.entries else None
+        attempt = self.attempt
+        transcript = self.deps.transcripts.take(attempt.key)
+        if transcript.version < attempt.head.version:
+            first = transcript.version + 1
+            log = await attempt.ports.store.read(attempt.key, first=first, last=attempt.head.version)
+            transcript.extend(log.entries)
+        history = transcript.items()
+        run_state = transcript.run_state if attempt.turn.model_version is not None else None
+        self.deps.transcripts.put_back(attempt.key, transcript)
+        return history, run_state
 
     def _context(
         self, agent: AgentDefinition, log: tuple[tuple[HistoryItem, ...], JsonObject | None]
@@ -212,13 +245,13 @@ class _ModelCall:
         pieces = groupby(self.partial, lambda delta: "text" if isinstance(delta, TextDelta) else "reasoning")
         return tuple({"type": kind, "text": mended("".join(d.text for d in deltas))} for kind, deltas in pieces)
 
-    async def _finish_with(self, agent: AgentDefinition, outcome: ModelOutcome) -> None:
+    async def _finish_with(self, agent: AgentDefinition, outcome: ModelOutcome) -> Executed:
         parts: list[JsonObject] = []
         if outcome.reasoning:
             parts.append({"type": "reasoning", "text": mended(outcome.reasoning)})
         if outcome.text:
             parts.append({"type": "text", "text": mended(outcome.text)})
-        await self._finish(
+        return await self._finish(
             ending=outcome.ending,
             parts=tuple(parts),
             provider=outcome.provider,
@@ -228,7 +261,7 @@ class _ModelCall:
             limit_reached=self.attempt.turn.model_calls >= agent.max_model_calls,
         )
 
-    async def _finish(self, *, error_message: str = "", **outcome: Any) -> None:
+    async def _finish(self, *, error_message: str = "", **outcome: Any) -> Executed:
         attempt = self.attempt
         command = ModelFinished(
             turn_id=attempt.turn.turn_id,
@@ -240,13 +273,14 @@ class _ModelCall:
             error_message=mended(error_message),
             **outcome,
         )
+        taker = taker_of(self.deps, attempt)
         try:
-            await execute(attempt.ports, attempt.key, command)
+            return await attempt.commit(command, taker=taker)
         except ItemTooLargeError as error:
             # The provider would only be paid again for it, so what fits nowhere is left out (spec STORE-03).
-            await execute(attempt.ports, attempt.key, _without_its_answer(command, error))
+            return await attempt.commit(_without_its_answer(command, error), taker=taker)
 
-    async def _give_up(self, reason: str, code: str) -> None:
+    async def _give_up(self, reason: str, code: str) -> Executed:
         """Record this very attempt as lost; we hold its claim, so nobody else can."""
         attempt = self.attempt
         lost = AttemptLost(
@@ -259,7 +293,7 @@ class _ModelCall:
             # What a runner of somebody else's returned may be anything.
             usage=tuple(row for row in self.usage if isinstance(row, CallUsage)),  # type: ignore[redundant-expr]
         )
-        await execute(attempt.ports, attempt.key, lost)
+        return await attempt.commit(lost)
 
 
 def _without_its_answer(command: ModelFinished, error: ItemTooLargeError) -> ModelFinished:

@@ -28,7 +28,7 @@ from perdure.embedded.live import EmbeddedLive
 from perdure.embedded.store import SqliteSessionStore
 from perdure.ports import Leases, Ports, SessionKey, SessionStore
 from perdure.service import LOCAL_CALLER, Caller, Service
-from perdure.steps.base import StepDeps, StepMessage
+from perdure.steps.base import HotTurn, StepDeps, StepMessage
 from perdure.steps.call_tool import call_single_attempt_tool, call_tool
 from perdure.steps.recover import fire_timer
 from perdure.steps.run_model import run_model
@@ -217,6 +217,7 @@ async def open_stage(
     wrap_store: Callable[[SessionStore], Any] = lambda store: store,
     in_process: bool = True,
     progress_interval_seconds: float = 0.0,
+    hot: HotTurn | None = None,
 ) -> AsyncIterator[Stage]:
     """Open a stage with these agents; the first is the default.
 
@@ -224,6 +225,7 @@ async def open_stage(
         clock: Share one with a `ScriptedModel` that takes its time.
         wrap_store: Puts something between the steps and the store, such as a fault.
         in_process: False: act as on AWS, where two ports are asked side by side.
+        hot: Whether a model step's worker goes on with the next step itself.
     """
     clock = clock or VirtualClock()
     ids = count(1)
@@ -240,7 +242,7 @@ async def open_stage(
             in_process=in_process,
             progress_interval_seconds=progress_interval_seconds,
         )
-        deps = StepDeps(ports=ports, agents=AgentRegistry(_as_list(agents)))
+        deps = StepDeps(ports=ports, agents=AgentRegistry(_as_list(agents)), hot=hot)
         yield Stage(
             clock=clock,
             deps=deps,
