@@ -14,7 +14,7 @@ from perdure.embedded.database import Database
 from perdure.embedded.leases import SqliteLeases
 from perdure.embedded.store import SqliteSessionStore
 from perdure.errors import StaleSessionError, StoreUnavailableError
-from perdure.ports import SessionKey
+from perdure.ports import Loaded, SessionKey
 from perdure.testing.conformance.builders import (
     A_SESSION,
     NOON,
@@ -121,7 +121,7 @@ async def test_a_stale_commit_among_those_that_wait_together_fails_alone(databas
     outcomes = await asyncio.gather(*racing, *fine, return_exceptions=True)
     await holding
 
-    assert [type(outcome) for outcome in outcomes] == [type(None), StaleSessionError, type(None), type(None)]
+    assert [type(outcome) for outcome in outcomes] == [Loaded, StaleSessionError, Loaded, Loaded]
     assert watch.commits == 1
     assert (await store.read(A_SESSION)).entries[0].inputs[0].text == "first"
 
@@ -225,7 +225,7 @@ async def test_a_commit_too_large_for_the_disk_does_not_fail_those_that_wait_wit
     outcomes = await asyncio.gather(*works, return_exceptions=True)
     await holding
 
-    assert [type(outcome) for outcome in outcomes] == [StoreUnavailableError, type(None)]
+    assert [type(outcome) for outcome in outcomes] == [StoreUnavailableError, Loaded]
     assert (await store.load(small)).head.version == 1
 
 
