@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, Protocol
 
+from perdure.core.commands import ToolFinished
 from perdure.core.decision import Decision
 from perdure.core.entries import Actor, Entry, Receipt
 from perdure.core.expected import Dispatch, Timer
@@ -185,6 +186,22 @@ class Leases(Protocol):
         ...
 
 
+class Results(Protocol):
+    """Outcomes of tools on their way to a commit, so that one commit can take many (races.md X14)."""
+
+    async def put(self, key: SessionKey, result: ToolFinished) -> None:
+        """Make an attempt's outcome known, once: putting it again changes nothing. From then on it is never lost.
+
+        Raises:
+            StoreUnavailableError: No answer came.
+        """
+        ...
+
+    async def of_turn(self, key: SessionKey, turn_id: str) -> Sequence[ToolFinished]:
+        """Return all outcomes of a turn's calls that were put, strongly consistent, those that were taken included."""
+        ...
+
+
 class StepQueue(Protocol):
     """Carries ids to workers: at least once, in any order, with delays. A message is a hint and never trusted."""
 
@@ -267,6 +284,7 @@ class Ports:
 
     Attributes:
         progress_interval_seconds: How long progress is gathered before it is published; 0: it goes out at once.
+        results: Where outcomes wait for a common commit when many are in flight. None: each is committed alone.
         in_process: Everything is answered from this process: asking two ports side by side gains nothing, and
             `settle` has nothing to do.
         turnstile: Held while a command of a session is decided and committed. Where all commands come from one
@@ -281,6 +299,7 @@ class Ports:
     live: LiveChannel
     clock: Clock
     new_id: NewId
+    results: Results | None = None
     progress_interval_seconds: float = 0.0
     in_process: bool = False
     turnstile: Callable[[SessionKey], AbstractAsyncContextManager[Any]] = _nobody_waits

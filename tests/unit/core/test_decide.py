@@ -14,6 +14,7 @@ from perdure.core.commands import (
     StopTurn,
     TimerFired,
     ToolFinished,
+    ToolsFinished,
     ToolStarted,
 )
 from perdure.core.decide import decide
@@ -22,10 +23,15 @@ from perdure.core.head import Head
 from perdure.errors import NotFoundError
 from tests.unit.core.builders import ALICE, NOON, a_claim, a_session, a_single_write, asked_for
 
+AN_OUTCOME = ToolFinished(
+    turn_id="turn-1", call_id="call-2-0", attempt=1, started_at=NOON, outcome="succeeded", output="ok"
+)
+
 STEPS: tuple[Command, ...] = (
     ModelFinished(turn_id="turn-1", step_id="model-1-0", attempt=1, started_at=NOON, ending="answer"),
     ToolStarted(call_id="call-2-0", attempt=1, owner="w"),
-    ToolFinished(turn_id="turn-1", call_id="call-2-0", attempt=1, started_at=NOON, outcome="succeeded", output="ok"),
+    AN_OUTCOME,
+    ToolsFinished(outcomes=(AN_OUTCOME,)),
     AttemptLost(step_id="model-1-0", attempt=1, claimed=True, reason="died"),
     TimerFired(timer_id="call-2-0", fence=2),
 )

@@ -64,7 +64,7 @@ def _requested(agent: AgentDefinition, call: DeferredCall) -> RequestedCall:
         provider_call_id=call.provider_call_id,
         arguments=arguments,
         approval_deadline=policy.approval_deadline,
-        inline=tool.inline,
+        inline=tool is not None and tool.inline,
     )
 
 

@@ -16,6 +16,7 @@ from perdure.aws.live import ApiGatewayLive
 from perdure.aws.model_key import provide_model_key
 from perdure.aws.progress import ProgressLog
 from perdure.aws.queues import SqsStepQueue
+from perdure.aws.results import DynamoDBResults
 from perdure.aws.settings import Settings
 from perdure.aws.store import DynamoDBSessionStore
 from perdure.aws.subscriptions import Subscriptions
@@ -108,6 +109,7 @@ class Runtime:
             live=ApiGatewayLive(self.store, progress, self.subscriptions, lambda: self.clients.connections, self.clock),
             clock=self.clock,
             new_id=self.new_id,
+            results=DynamoDBResults(self.table, self.clock),
             progress_interval_seconds=PROGRESS_INTERVAL_SECONDS,
         )
 

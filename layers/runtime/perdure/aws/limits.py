@@ -47,6 +47,9 @@ is bounded to a quarter of it before (`core.limits.MAX_TOOL_OUTPUT_BYTES`).
 LEASE_ITEM_TTL = timedelta(days=7)
 """How long a lease item outlives its lease (design §3; ours)."""
 
+RESULT_TTL = timedelta(hours=24)
+"""How long an outcome waits for the commit that takes it; the sweep comes within minutes. Our own choice."""
+
 PROGRESS_TTL = timedelta(hours=24)
 """How long progress of a step can be read (design §4; ours)."""
 

@@ -140,6 +140,13 @@ class ToolFinished:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ToolsFinished:
+    """Several tools' attempts of one turn are over: one commit for all of them (the group commit, races.md X14)."""
+
+    outcomes: tuple[ToolFinished, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptLost:
     """An attempt was revoked: nobody will finish it.
 
@@ -192,5 +199,5 @@ class StopTurn:
 
 
 UserCommand = SendInput | ResolveInterrupt | StopTurn
-StepCommand = ModelFinished | ToolStarted | ToolFinished | AttemptLost | TimerFired
+StepCommand = ModelFinished | ToolStarted | ToolFinished | ToolsFinished | AttemptLost | TimerFired
 Command = UserCommand | StepCommand

@@ -20,6 +20,7 @@ from perdure.core.commands import (
     Taker,
     TimerFired,
     ToolFinished,
+    ToolsFinished,
     ToolStarted,
 )
 from perdure.core.decision import Decision, Draft
@@ -28,7 +29,7 @@ from perdure.core.limits import MAX_HEAD_BYTES
 from perdure.core.models import on_model_finished
 from perdure.core.recovery import on_attempt_lost
 from perdure.core.stop import on_stop_turn
-from perdure.core.tools import on_tool_finished, on_tool_started
+from perdure.core.tools import on_tool_finished, on_tool_started, on_tools_finished
 from perdure.errors import NotFoundError, TooLargeError
 
 _TRANSITIONS: dict[type[Any], tuple[str, Callable[[Draft, Any], Decision]]] = {
@@ -36,6 +37,7 @@ _TRANSITIONS: dict[type[Any], tuple[str, Callable[[Draft, Any], Decision]]] = {
     ModelFinished: ("model_finished", on_model_finished),
     ToolStarted: ("tool_started", on_tool_started),
     ToolFinished: ("tool_finished", on_tool_finished),
+    ToolsFinished: ("tools_finished", on_tools_finished),
     AttemptLost: ("attempt_lost", on_attempt_lost),
     ResolveInterrupt: ("resolve_interrupt", on_resolve_interrupt),
     TimerFired: ("timer_fired", on_timer_fired),

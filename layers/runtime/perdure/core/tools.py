@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from perdure.core import texts
-from perdure.core.commands import ToolFinished, ToolStarted
+from perdure.core.commands import ToolFinished, ToolsFinished, ToolStarted
 from perdure.core.decision import Decision, Draft
-from perdure.core.head import Call
+from perdure.core.head import Call, Head
 from perdure.core.limits import ATTEMPT_WINDOW, MAX_ATTEMPTS, TOOL_RETRY_DELAYS
 from perdure.core.turns import join_calls, settle_call, started_by
 
@@ -37,27 +37,42 @@ def on_tool_started(draft: Draft, command: ToolStarted) -> Decision:
 
 def on_tool_finished(draft: Draft, command: ToolFinished) -> Decision:
     """Decide what follows a tool's outcome: wait for its siblings, try again, or ask the model."""
-    head = draft.head
-    call = head.turn.call(command.call_id) if head.turn else None
-    if head.turn is None or call is None or call.is_final or call.attempt != command.attempt:
-        return Decision.unchanged(head)  # old news: another attempt, or the turn is closed
-    if call.status != "approved":
-        return Decision.unchanged(head)
+    return on_tools_finished(draft, ToolsFinished(outcomes=(command,)))
 
+
+def on_tools_finished(draft: Draft, command: ToolsFinished) -> Decision:
+    """Take several outcomes at once, in their order; those that are old news change nothing."""
+    taken = [_take_outcome(draft, outcome) for outcome in command.outcomes]
+    if not any(taken):
+        return Decision.unchanged(draft.head)
+    join_calls(draft)
+    return draft.decision({"accepted": True})
+
+
+def is_awaited(head: Head, outcome: ToolFinished) -> bool:
+    """Whether HEAD still waits for this attempt's outcome."""
+    call = head.turn.call(outcome.call_id) if head.turn else None
+    return call is not None and call.status == "approved" and call.attempt == outcome.attempt
+
+
+def _take_outcome(draft: Draft, outcome: ToolFinished) -> bool:
+    if not is_awaited(draft.head, outcome):
+        return False  # old news: another attempt, or the turn is closed
+    call = draft.turn.call(outcome.call_id)
+    assert call is not None, "it is awaited"
     if call.is_read:
         draft.event(
             "tool_call_started",
             {"tool_call_id": call.call_id, "tool_name": call.tool_name},
-            at=command.started_at,
+            at=outcome.started_at,
             step=call.call_id,
             attempt=call.attempt,
         )
-    if command.outcome != "error":
-        settle_call(draft, call, command.outcome, command.output)
+    if outcome.outcome != "error":
+        settle_call(draft, call, outcome.outcome, outcome.output)
     else:
-        try_again_or_give_up(draft, call, command.output)
-    join_calls(draft)
-    return draft.decision({"accepted": True})
+        try_again_or_give_up(draft, call, outcome.output)
+    return True
 
 
 def may_try_again(draft: Draft, attempt: int, first_attempt: Call) -> bool:

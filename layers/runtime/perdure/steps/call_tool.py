@@ -23,6 +23,7 @@ from perdure.models.surrogates import mended
 from perdure.steps.attempt import STEP_BUDGET, Attempt, claimed
 from perdure.steps.base import StepDeps, StepMessage
 from perdure.steps.commit import Executed, logger
+from perdure.steps.group import finish_together, is_grouped
 from perdure.steps.progress import Progress
 
 JsonObject = dict[str, Any]
@@ -180,6 +181,8 @@ async def _finish(attempt: Attempt, call: Call, outcome: Any, output: str, taker
         outcome=outcome,
         output=output,
     )
+    if is_grouped(attempt, finished):
+        return await finish_together(attempt, finished)
     try:
         return await attempt.commit(finished, taker=taker)
     except ItemTooLargeError as error:

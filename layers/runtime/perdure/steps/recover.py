@@ -11,6 +11,7 @@ from perdure.core.limits import LEASE_GRACE, START_LEASE, TIMER_GRACE
 from perdure.ports import SessionKey
 from perdure.steps.base import StepDeps, StepMessage
 from perdure.steps.commit import execute, logger, resend_unclaimed
+from perdure.steps.group import take_known_outcome
 
 FIRST_SWEEP_DELAY = timedelta(seconds=60)
 """Time after which a session that is still working is looked at again; doubles with its age."""
@@ -97,6 +98,8 @@ async def _replace_if_dead(
         Whether it was; False: somebody holds it.
     """
     ports = deps.ports
+    if await take_known_outcome(ports, key, dispatch.step_id, dispatch.attempt):
+        return True
     was_taken = isinstance(dispatch, Dispatch) and dispatch.claimed_by is not None
     revoked = await ports.leases.revoke(key, dispatch.step_id, dispatch.attempt, ports.clock.now())
     if revoked == "alive":

@@ -19,6 +19,7 @@ from itertools import count
 from typing import Any, cast
 
 from perdure.agents.definition import AgentDefinition, AgentRegistry
+from perdure.core.commands import ToolFinished
 from perdure.core.entries import Entry
 from perdure.core.expected import Dispatch, Timer
 from perdure.core.head import Head
@@ -26,7 +27,7 @@ from perdure.embedded.database import Database
 from perdure.embedded.leases import SqliteLeases
 from perdure.embedded.live import EmbeddedLive
 from perdure.embedded.store import SqliteSessionStore
-from perdure.ports import Leases, Ports, SessionKey, SessionStore
+from perdure.ports import Leases, Ports, Results, SessionKey, SessionStore
 from perdure.service import LOCAL_CALLER, Caller, Service
 from perdure.steps.base import HotTurn, StepDeps, StepMessage
 from perdure.steps.call_tool import call_single_attempt_tool, call_tool
@@ -80,6 +81,21 @@ class CollectingTimers:
     async def cancel(self, key: SessionKey, timer: Timer) -> None:
         if (key, timer) in self.pending:
             self.pending.remove((key, timer))
+
+
+@dataclass
+class CollectingResults:
+    """`Results` in memory. `put_count` says how often one was put."""
+
+    kept: dict[tuple[SessionKey, str, int], ToolFinished] = field(default_factory=dict)
+    put_count: int = 0
+
+    async def put(self, key: SessionKey, result: ToolFinished) -> None:
+        self.put_count += 1
+        self.kept.setdefault((key, result.call_id, result.attempt), result)
+
+    async def of_turn(self, key: SessionKey, turn_id: str) -> Sequence[ToolFinished]:
+        return [result for (owner, _, _), result in self.kept.items() if owner == key and result.turn_id == turn_id]
 
 
 class Outside:
@@ -218,6 +234,7 @@ async def open_stage(
     in_process: bool = True,
     progress_interval_seconds: float = 0.0,
     hot: HotTurn | None = None,
+    results: Results | None = None,
 ) -> AsyncIterator[Stage]:
     """Open a stage with these agents; the first is the default.
 
@@ -226,6 +243,7 @@ async def open_stage(
         wrap_store: Puts something between the steps and the store, such as a fault.
         in_process: False: act as on AWS, where two ports are asked side by side.
         hot: Whether a model step's worker goes on with the next step itself.
+        results: Where outcomes wait for a common commit, such as `CollectingResults`.
     """
     clock = clock or VirtualClock()
     ids = count(1)
@@ -241,6 +259,7 @@ async def open_stage(
             new_id=lambda: f"id{next(ids):030d}",
             in_process=in_process,
             progress_interval_seconds=progress_interval_seconds,
+            results=results,
         )
         deps = StepDeps(ports=ports, agents=AgentRegistry(_as_list(agents)), hot=hot)
         yield Stage(

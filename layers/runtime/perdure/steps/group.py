@@ -1,0 +1,68 @@
+"""The group commit: outcomes of many parallel calls share commits instead of racing for one item (races.md X14)."""
+
+from __future__ import annotations
+
+import hashlib
+
+from perdure.core.commands import ToolFinished, ToolsFinished
+from perdure.core.expected import expected_dispatches
+from perdure.core.head import Head
+from perdure.core.tools import is_awaited
+from perdure.ports import Ports, SessionKey
+from perdure.steps.attempt import Attempt
+from perdure.steps.commit import Executed, execute
+
+ALONE_UP_TO = 4
+"""Calls in flight up to which an outcome is committed alone (design §3)."""
+
+JITTER_MS = 30
+"""Longest wait in milliseconds before the outcomes that are there by then are taken together (design §3)."""
+
+MAX_GROUPED_BYTES = 64 * 1024
+"""Output in bytes up to which an outcome waits for others; a larger one is committed alone and offloaded."""
+
+
+def is_grouped(attempt: Attempt, finished: ToolFinished) -> bool:
+    """Whether an outcome should wait for those of its siblings."""
+    if attempt.ports.results is None or len(finished.output.encode()) > MAX_GROUPED_BYTES:
+        return False
+    return len(expected_dispatches(attempt.head)) > ALONE_UP_TO
+
+
+async def finish_together(attempt: Attempt, finished: ToolFinished) -> Executed:
+    """Make an outcome known, then see to it that it is committed: by this worker, with whatever else is there, or by
+    another one that took it along."""
+    ports, key = attempt.ports, attempt.key
+    assert ports.results is not None, "outcomes are grouped"
+    await ports.results.put(key, finished)
+    await ports.clock.sleep(_jitter_ms(attempt.owner) / 1000)
+    loaded = await ports.store.load(key)
+    if not is_awaited(loaded.head, finished):
+        return Executed(head=loaded.head, reply={"accepted": True})
+    outcomes = await known_outcomes(ports, key, loaded.head)
+    return await execute(ports, key, ToolsFinished(outcomes=outcomes or (finished,)), known=loaded)
+
+
+async def known_outcomes(ports: Ports, key: SessionKey, head: Head) -> tuple[ToolFinished, ...]:
+    """Return the outcomes that were made known and that HEAD still waits for, in the order of the calls."""
+    if ports.results is None or head.turn is None:
+        return ()
+    waiting = [r for r in await ports.results.of_turn(key, head.turn.turn_id) if is_awaited(head, r)]
+    order = {call.call_id: place for place, call in enumerate(head.turn.calls)}
+    return tuple(sorted(waiting, key=lambda result: order[result.call_id]))
+
+
+async def take_known_outcome(ports: Ports, key: SessionKey, step_id: str, attempt: int) -> bool:
+    """Commit an attempt's outcome if it was made known before its worker died: what is known never becomes unknown."""
+    if ports.results is None:
+        return False
+    outcomes = await known_outcomes(ports, key, (await ports.store.load(key)).head)
+    if not any((r.call_id, r.attempt) == (step_id, attempt) for r in outcomes):
+        return False
+    await execute(ports, key, ToolsFinished(outcomes=outcomes))
+    return True
+
+
+def _jitter_ms(owner: str) -> int:
+    """Return a wait that differs between workers; drawn from the nonce, so that a virtual run is repeatable."""
+    return int.from_bytes(hashlib.sha256(owner.encode()).digest()[:4], "big") % (JITTER_MS + 1)

@@ -1,0 +1,120 @@
+"""The group commit: outcomes of many parallel calls share commits (design §3, races.md X14)."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+from perdure import function_tool
+from perdure.core.commands import ToolFinished
+from perdure.core.limits import LEASE_DURATION, LEASE_GRACE
+from perdure.models.scripted import Reply, ScriptedModel, call, tool_results
+from perdure.steps.group import ALONE_UP_TO, MAX_GROUPED_BYTES
+from perdure.steps.recover import sweep_session
+from perdure.testing.fixtures import SESSION, CollectingResults, Stage, open_stage
+from tests.unit.steps.builders import an_agent
+
+
+@function_tool(effect="read")
+async def look(number: int) -> str:
+    """Look at one of many."""
+    return f"seen {number}"
+
+
+@function_tool(effect="read", name="look")
+async def look_at_much(number: int) -> str:
+    """Look at one of many, and see a lot."""
+    return str(number) * (MAX_GROUPED_BYTES + 1)
+
+
+def asking(calls: int) -> ScriptedModel:
+    wanted = tuple(call("look", number=number) for number in range(calls))
+    return ScriptedModel(lambda request: "done" if tool_results(request) else Reply(calls=wanted))
+
+
+async def run_together(stage: Stage) -> None:
+    """Run everything that is in the queue side by side."""
+    messages = [stage.taken() for _ in range(len(stage.queue.sent))]
+    await stage.clock.run(asyncio.wait_for(_all(stage, messages), None))
+
+
+async def _all(stage: Stage, messages: list) -> None:  # type: ignore[type-arg]
+    from perdure.testing.fixtures import STEPS
+
+    await asyncio.gather(*(STEPS[message.kind](stage.deps, message) for message in messages))
+
+
+async def kinds(stage: Stage) -> list[str]:
+    return [entry.kind for entry in await stage.entries()]
+
+
+async def test_many_outcomes_at_once_share_commits() -> None:
+    async with open_stage(an_agent(look, model=asking(64)), results=CollectingResults()) as stage:
+        await stage.send("go")
+        await stage.run_next()
+
+        await run_together(stage)
+        await stage.run_all()
+
+        assert len((await stage.snapshot())["tool_calls"]) == 64
+        ran = await kinds(stage)
+        assert 1 <= ran.count("tools_finished") <= 32
+        assert "tool_finished" not in ran
+        assert (await stage.transcript())[-1] == ("assistant", "done")
+
+
+async def test_few_outcomes_are_committed_alone() -> None:
+    results = CollectingResults()
+    async with open_stage(an_agent(look, model=asking(ALONE_UP_TO)), results=results) as stage:
+        await stage.send("go")
+        await stage.run_next()
+
+        await run_together(stage)
+
+        assert results.put_count == 0
+        assert (await kinds(stage)).count("tool_finished") == ALONE_UP_TO
+
+
+async def test_an_outcome_that_is_too_large_to_wait_is_committed_alone() -> None:
+    results = CollectingResults()
+    async with open_stage(an_agent(look_at_much, model=asking(6)), results=results) as stage:
+        await stage.send("go")
+        await stage.run_next()
+
+        await run_together(stage)
+
+        assert results.put_count == 0
+        assert (await kinds(stage)).count("tool_finished") == 6
+
+
+async def test_a_worker_whose_outcome_another_one_took_along_commits_nothing() -> None:
+    async with open_stage(an_agent(look, model=asking(6)), results=CollectingResults()) as stage:
+        await stage.send("go")
+        await stage.run_next()
+        await run_together(stage)
+
+        entries = [entry for entry in await stage.entries() if entry.kind == "tools_finished"]
+
+        taken = [part["tool_call_id"] for entry in entries for m in entry.messages for part in m.parts]
+        assert sorted(taken) == [f"call-2-{number}" for number in range(6)]
+
+
+async def test_the_sweep_commits_an_outcome_whose_worker_died_before_its_commit() -> None:
+    results = CollectingResults()
+    async with open_stage(an_agent(look, model=asking(6)), results=results) as stage:
+        await stage.send("go")
+        await stage.run_next()
+        message = stage.taken()
+        now = stage.clock.now()
+        await stage.leases.claim(SESSION, message.step_id, 1, "dead", now + LEASE_DURATION)
+        done = ToolFinished(
+            turn_id="turn-1", call_id=message.step_id, attempt=1, started_at=now, outcome="succeeded", output="known"
+        )
+        await results.put(SESSION, done)
+
+        await stage.clock.advance((LEASE_DURATION + LEASE_GRACE + timedelta(seconds=1)).total_seconds())
+        await sweep_session(stage.deps, SESSION)
+
+        calls = {call["tool_call_id"]: call for call in (await stage.snapshot())["tool_calls"]}
+        assert calls[message.step_id]["output"] == "known"
+        assert calls[message.step_id]["attempt"] == 1
