@@ -53,6 +53,17 @@ test("a call that waits offers its approval with the hash of what is shown", () 
   assert.equal(second.approval.interruptId, "call-2-1");
 });
 
+test("nobody approves arguments of which only the head is shown without knowing it", () => {
+  const pending = bothPending();
+  pending.snapshot.messages[1].parts[0] = {
+    ...aCall("call-2-0"), arguments: undefined, arguments_text: '{"to":"al', truncated: true, bytes: 300000,
+  };
+
+  const [first] = cards(after([...twoApprovals(), pending]));
+
+  assert.equal(first.arguments, '{"to":"al… (only the start, of 300000 bytes)');
+});
+
 test("a call that nothing here could run says so with its approval", () => {
   const pending = bothPending();
   pending.snapshot.pending_interrupts[1].blocked = "agent_missing";

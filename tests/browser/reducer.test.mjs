@@ -105,6 +105,14 @@ test("the text of a failed model step goes away with the snapshot after it", () 
   assert.deepEqual(texts(state), ["where?", "This turn failed (provider): it broke"]);
 });
 
+test("a text of which the server shows the head only says so", () => {
+  const parts = [{ type: "text", text: "It is", truncated: true, bytes: 300000 }];
+
+  const state = after([aSnapshot({ messages: [aMessage(1, "assistant", "", { parts })] })]);
+
+  assert.deepEqual(texts(state), ["It is… (only the start, of 300000 bytes)"]);
+});
+
 // --- attempts ---------------------------------------------------------------------------------
 
 test("only the highest attempt of a step is kept", () => {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from perdure.core.bounds import MAX_PAGE_BYTES, MAX_SHOWN_BYTES, fitted, newest_within, oldest_within
 from perdure.core.codec import format_time
 from perdure.core.cursor import Cursor
 from perdure.core.entries import Entry, Input
@@ -24,7 +25,12 @@ from perdure.ports import LiveEvent, Ports, SessionKey
 JsonObject = dict[str, Any]
 
 SNAPSHOT_MESSAGES = 50
-"""Messages in a snapshot (surface §4.2)."""
+"""Messages in a snapshot at most (surface §4.2)."""
+
+MESSAGES_SHARE = MAX_PAGE_BYTES // 2
+CALLS_SHARE = MAX_PAGE_BYTES // 4
+OTHER_SHARE = MAX_PAGE_BYTES // 8
+"""What the messages, the tool calls, and interrupts and inbox each may take of a snapshot, in bytes as it is sent."""
 
 ENTRIES_PER_READ = 100
 """Entries that are read at a time when messages are looked for backwards."""
@@ -57,15 +63,15 @@ class Reader:
                 break
             entries = [*older, *entries]
         calls = public_calls(entries, turn_id, head)
-        page = await self._page(key, entries, SNAPSHOT_MESSAGES)
+        page = await self._page(key, entries, SNAPSHOT_MESSAGES, budget=MESSAGES_SHARE, longest=MAX_SHOWN_BYTES)
         return {
             "session_id": key.session_id,
             "agent": head.agent,
             "state": public_state(head),
             **page,
-            "tool_calls": calls,
-            "pending_interrupts": public_interrupts(head, calls),
-            "inbox": await self.inbox(key, head),
+            "tool_calls": fitted(calls, CALLS_SHARE),
+            "pending_interrupts": fitted(public_interrupts(head, calls), OTHER_SHARE),
+            "inbox": fitted(await self.inbox(key, head), OTHER_SHARE),
             "plan": None,
             "usage": public_usage(head),
             "settings": {},
@@ -92,7 +98,7 @@ class Reader:
         return shown
 
     async def messages(self, key: SessionKey, *, before: str | None, limit: int) -> JsonObject:
-        """Return `{messages, next_before?, deleted_before?}`, oldest first."""
+        """Return `{messages, next_before?, deleted_before?}`, oldest first; fewer if they are large."""
         sequence, version = _place(before)
         entries: list[Entry] = []
         if sequence is not None and version is None:
@@ -107,9 +113,15 @@ class Reader:
         return await self._page(key, entries, limit, before=sequence)
 
     async def _page(
-        self, key: SessionKey, entries: Sequence[Entry], limit: int, before: int | None = None
+        self,
+        key: SessionKey,
+        entries: Sequence[Entry],
+        limit: int,
+        before: int | None = None,
+        budget: int = MAX_PAGE_BYTES,
+        longest: int | None = None,
     ) -> JsonObject:
-        """Return the newest `limit` messages of some entries that lie before a sequence."""
+        """Return the newest messages of some entries that lie before a sequence: `limit` of them, or `budget` bytes."""
         pairs = [
             (message, entry)
             for entry in entries
@@ -118,7 +130,9 @@ class Reader:
         ]
         pairs = pairs[-limit:]
         inputs = await self._inputs(key, [entry for _, entry in pairs])
-        page: JsonObject = {"messages": [public_message(message, entry, inputs) for message, entry in pairs]}
+        shown = [public_message(message, entry, inputs) for message, entry in pairs]
+        page: JsonObject = {"messages": newest_within(shown, budget, longest)}
+        pairs = pairs[len(pairs) - len(page["messages"]) :]
         if pairs and pairs[0][0].sequence > 1:
             page["next_before"] = f"{pairs[0][0].sequence}.{pairs[0][1].version}"
         return page
@@ -132,7 +146,9 @@ class Reader:
             events, cursor, head = await self._events_now(key, after, limit)
             left = give_up - clock.now().timestamp()
             if events or left <= 0:
-                return {"events": events, "cursor": cursor.encode(key.session_id)}
+                shown = oldest_within(events, MAX_PAGE_BYTES)
+                whole = len(shown) == len(events)
+                return {"events": shown, "cursor": cursor.encode(key.session_id) if whole else shown[-1]["cursor"]}
             if looks:  # lets others run, too: neither the read nor the wait has to
                 await clock.sleep(0 if looks <= QUICK_LOOKS else min(REST_SECONDS, left))
             looks += 1

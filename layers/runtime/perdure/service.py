@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from perdure.core.bounds import MAX_PAGE_BYTES, fitted
 from perdure.core.commands import Command, ReceiptClaim, ResolveInterrupt, SendInput, StopTurn
 from perdure.core.cursor import Cursor
 from perdure.core.entries import Actor
@@ -224,7 +225,7 @@ class Service:
         """Return `{entries}`: the messages that wait for their turn, in order."""
         key = _session_key(caller, session_id)
         head = await self._visible(caller, key)
-        return {"entries": await self._reader.inbox(key, head) if head else []}
+        return {"entries": fitted(await self._reader.inbox(key, head), MAX_PAGE_BYTES) if head else []}
 
     async def list_sessions(self, caller: Caller, *, cursor: str | None = None, limit: int = 50) -> JsonObject:
         """Return `{sessions, next_cursor?}`: the caller's own, newest activity first."""

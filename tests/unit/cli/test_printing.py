@@ -172,3 +172,19 @@ def test_an_approval_that_nothing_here_could_run_says_so(capsys: pytest.CaptureF
         "  blocked (agent_missing): refund of agent billing is not part of this deployment",
         "  the session's owner can reject call-1-0, or deploy it again",
     ]
+
+
+def test_a_text_of_which_the_server_shows_the_head_only_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    # F092
+    part = {"type": "text", "text": "It is", "truncated": True, "bytes": 300_000}
+
+    print_message({"role": "assistant", "parts": [part]})
+
+    assert capsys.readouterr().out == "agent: It is\n  (only the start is shown, of 300000 bytes)\n"
+
+
+def test_nobody_approves_arguments_of_which_only_the_head_is_shown_without_knowing_it() -> None:
+    # F092
+    interrupt = {"arguments_text": '{"to":"al', "truncated": True, "bytes": 300_000}
+
+    assert arguments_of(interrupt) == '{"to":"al… (only the start is shown, of 300000 bytes)'

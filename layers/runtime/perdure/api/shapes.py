@@ -101,22 +101,31 @@ class State(BaseModel):
     waiting_for: list[WaitingFor] | None = None
 
 
-class TextPart(BaseModel):
+class Cut(BaseModel):
+    """Something whose texts may be shown as their heads only, so that a reply stays small."""
+
+    truncated: Annotated[Literal[True] | None, Field(description="Only the head is shown; absent for the whole.")] = (
+        None
+    )
+    bytes: Annotated[int | None, Field(description="Size of all that was cut, in bytes of UTF-8.")] = None
+
+
+class TextPart(Cut):
     """Text."""
 
     type: Literal["text"]
     text: str
 
 
-class ReasoningPart(BaseModel):
+class ReasoningPart(Cut):
     """Reasoning that the provider shows."""
 
     type: Literal["reasoning"]
     text: str
 
 
-class ToolCallPart(BaseModel):
-    """A tool call as the model made it; `arguments_text` when its arguments were no JSON object."""
+class ToolCallPart(Cut):
+    """A tool call as the model made it; `arguments_text` when its arguments were no JSON object, or are cut."""
 
     type: Literal["tool_call"]
     tool_call_id: str
@@ -125,7 +134,7 @@ class ToolCallPart(BaseModel):
     arguments_text: str | None = None
 
 
-class ToolResultPart(BaseModel):
+class ToolResultPart(Cut):
     """The one result of a tool call, as the model sees it."""
 
     type: Literal["tool_result"]
@@ -151,7 +160,7 @@ class Message(BaseModel):
     metadata: dict[str, Any] | None = None
 
 
-class ToolCall(BaseModel):
+class ToolCall(Cut):
     """A tool call of the running turn, or of the latest one while none runs."""
 
     tool_call_id: str
@@ -168,7 +177,7 @@ class ToolCall(BaseModel):
     cancellation_reason: str | None = None
 
 
-class Interrupt(BaseModel):
+class Interrupt(Cut):
     """Something that a person decides."""
 
     interrupt_id: str
@@ -188,7 +197,7 @@ class Interrupt(BaseModel):
     ] = None
 
 
-class InboxEntry(BaseModel):
+class InboxEntry(Cut):
     """A message that waits for its turn."""
 
     message_id: str
@@ -232,7 +241,10 @@ class Usage(BaseModel):
 
 
 class Snapshot(BaseModel):
-    """A session now: its newest 50 messages, what it does and waits for. Events follow from `cursor` on."""
+    """A session now: its newest messages, at most 50 and 2 MiB, what it does and waits for.
+
+    Events follow from `cursor` on. A text over 256 KiB is shown as its head.
+    """
 
     session_id: str
     agent: str | None
@@ -250,7 +262,10 @@ class Snapshot(BaseModel):
 
 
 class MessagePage(BaseModel):
-    """Messages, oldest first. `next_before` leads to older ones; older than `deleted_before` are gone."""
+    """Messages, oldest first, at most 4 MiB. `next_before` leads to older ones; older than `deleted_before` are gone.
+
+    The texts of a message that is alone larger are shown as their heads.
+    """
 
     messages: list[Message]
     next_before: str | None = None
@@ -273,7 +288,7 @@ class Event(BaseModel):
 
 
 class EventPage(BaseModel):
-    """Events in order, and the cursor behind the last of them. An empty page: there are no more for now."""
+    """Events in order, at most 4 MiB, and the cursor behind the last of them. An empty page: no more for now."""
 
     events: list[Event]
     cursor: str

@@ -46,7 +46,8 @@ def arguments_of(item: JsonObject) -> str:
     """Return the arguments of a call or interrupt on one line."""
     if "arguments" in item:
         return json.dumps(item["arguments"], ensure_ascii=False)
-    return one_line(str(item.get("arguments_text", "")))
+    cut = f"… (only the start is shown, of {item['bytes']} bytes)" if item.get("truncated") else ""
+    return one_line(str(item.get("arguments_text", ""))) + cut
 
 
 def text_of(message: JsonObject) -> str:
@@ -65,6 +66,8 @@ def print_message(message: JsonObject) -> None:
             say(f"  tool {part['tool_name']} {arguments_of(part)}")
         elif part["type"] == "tool_result":
             say(f"  -> {part['status']}: {shortened(part['output'])}")
+        if part.get("truncated"):
+            say(f"  (only the start is shown, of {part['bytes']} bytes)")
 
 
 def shortened(text: str, longest: int = 200) -> str:

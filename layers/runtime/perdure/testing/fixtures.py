@@ -23,6 +23,7 @@ from perdure.core.commands import ToolFinished
 from perdure.core.entries import Entry
 from perdure.core.expected import Dispatch, Timer
 from perdure.core.head import Head
+from perdure.core.public import public_calls
 from perdure.embedded.database import Database
 from perdure.embedded.leases import SqliteLeases
 from perdure.embedded.live import EmbeddedLive
@@ -209,8 +210,10 @@ class Stage:
         return await self.service.snapshot(LOCAL_CALLER, session_id)
 
     async def results(self) -> dict[str, tuple[str, str]]:
-        """Return status and text of every tool call of the latest turn, by the tool's name."""
-        calls = (await self.snapshot())["tool_calls"]
+        """Return status and whole text of every tool call of the latest turn, by the tool's name."""
+        head = await self.head()
+        turn = head.turn or head.last_turn
+        calls = public_calls(await self.entries(), turn.turn_id if turn else "", head)
         return {call["tool_name"]: (call["status"], call.get("output") or call.get("error", "")) for call in calls}
 
     async def transcript(self) -> list[tuple[str, str]]:

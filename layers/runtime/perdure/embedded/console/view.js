@@ -90,7 +90,8 @@ function storedItems(state, results) {
 }
 
 function textOf(message, type) {
-  return message.parts.filter((part) => part.type === type).map((part) => part.text).join("");
+  const parts = message.parts.filter((part) => part.type === type);
+  return parts.map((part) => (part.truncated ? `${part.text}… (only the start, of ${part.bytes} bytes)` : part.text)).join("");
 }
 
 // Live text is shown until the message that replaces it is there, and never beside it.
@@ -175,6 +176,7 @@ function callStatus(step, stored, result, decision, interrupt) {
 
 function argumentsText(part) {
   if (part.arguments !== undefined) return JSON.stringify(part.arguments, null, 2);
+  if (part.truncated) return `${part.arguments_text}… (only the start, of ${part.bytes} bytes)`;
   return part.arguments_text ?? null;
 }
 
