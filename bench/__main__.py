@@ -1,4 +1,4 @@
-"""Run the measurements: `python -m bench [embedded] [aws] [imports]`; all of them without a name."""
+"""Run the measurements: `python -m bench`, or those that are named, such as `python -m bench aws cost`."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench import aws, embedded, imports
+from bench import aws, cost, embedded, growth, imports, latency
 from bench.workload import machine
 
 PARTS: dict[str, Callable[[], dict[str, Any]]] = {
     "embedded": embedded.measure,
     "aws": aws.measure,
+    "cost": cost.measure,
+    "growth": growth.measure,
+    "latency": latency.measure,
     "imports": imports.measure,
 }
 RESULTS = Path(__file__).parent / "results"

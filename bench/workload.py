@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import re
 import sys
 from importlib.metadata import version
 from typing import Any
@@ -15,8 +16,15 @@ PARALLEL_TOOLS = 8
 SLOW_TOOL_SECONDS = 0.05
 
 
+_PARALLEL = re.compile(r"parallel(\d*) ")
+
+
 def user_text(turn: int, kind: str = "read") -> str:
-    """Return the user's message of a turn: about 120 characters."""
+    """Return the user's message of a turn: about 120 characters.
+
+    Args:
+        kind: `read`: one tool that takes no time. `parallel`, `parallel64`: so many at once that take 50 ms; 8 unsaid.
+    """
     return (
         f"{kind} turn {turn}: please look up note k{turn} and tell me in one or two sentences what it says; be brief."
     )
@@ -51,8 +59,9 @@ def reply(request: ModelRequest) -> Reply:
     usage = CallUsage(input_tokens=400 + 120 * turn, output_tokens=30, cached_input_tokens=0, reasoning_tokens=0)
     if results:
         return Reply(text=f"answer {turn}: according to {len(results)} note(s): {results[0].output}", usage=usage)
-    if user_texts(request)[-1].startswith("parallel"):
-        calls = tuple(call("slow_read", key=f"k{turn}-{index}") for index in range(PARALLEL_TOOLS))
+    if wanted := _PARALLEL.match(user_texts(request)[-1]):
+        number = int(wanted[1] or PARALLEL_TOOLS)
+        calls = tuple(call("slow_read", key=f"k{turn}-{index}") for index in range(number))
         return Reply(calls=calls, usage=usage)
     return Reply(calls=(call("read_note", key=f"k{turn}"),), usage=usage)
 

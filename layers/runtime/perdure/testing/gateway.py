@@ -71,6 +71,27 @@ class Gateway:
         token_seconds: int = 3600,
     ) -> Reply:
         """Send a request with a token that the JWT authorizer has verified."""
+        event = self.request(
+            method, path, body, tenant=tenant, subject=subject, key=key, query=query, token_seconds=token_seconds
+        )
+        done = self._invoke("api", event)
+        if done.answer is None:
+            return Reply(500, {"message": "Internal Server Error"})
+        return Reply(done.answer["statusCode"], json.loads(done.answer["body"]))
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        tenant: str = "acme",
+        subject: str = "ann",
+        key: str | None = None,
+        query: dict[str, Any] | None = None,
+        token_seconds: int = 3600,
+    ) -> JsonObject:
+        """Return the event that the `api` function would get for such a request."""
         now = int(self._clock.now().timestamp())
         claims = {
             "iss": ISSUER,
@@ -108,10 +129,7 @@ class Gateway:
             event["queryStringParameters"] = {name: str(value) for name, value in query.items()}
         if body is not None:
             event["body"] = json.dumps(body)
-        done = self._invoke("api", event)
-        if done.answer is None:
-            return Reply(500, {"message": "Internal Server Error"})
-        return Reply(done.answer["statusCode"], json.loads(done.answer["body"]))
+        return event
 
     # --- WebSocket -----------------------------------------------------------------------------------------------
 
