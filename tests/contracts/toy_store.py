@@ -44,19 +44,20 @@ class ToyStore:
     async def peek(self, key: SessionKey) -> Head:
         return self.row(key).head
 
-    async def commit(self, key: SessionKey, loaded: Loaded, decision: Decision) -> None:
+    async def commit(self, key: SessionKey, loaded: Loaded, decision: Decision) -> Loaded:
         entry = decision.entry
         assert entry is not None
         row = self.rows.setdefault(key, Row())
         landed = row.entries.get(entry.version)
         if landed is not None and landed.commit_id == entry.commit_id:
-            return
+            return Loaded(head=row.head)
         if row.head.version != loaded.head.version:
             raise StaleSessionError(f"session {key.session_id} is at version {row.head.version}: read it again")
         row.head = decision.head
         row.entries[entry.version] = entry
         row.receipts |= {receipt.key_hash: receipt for receipt in entry.receipts}
         row.due_at = sweep_due_at(decision.head)
+        return Loaded(head=row.head)
 
     async def find_commit(self, key: SessionKey, commit_id: str, versions: Sequence[int]) -> Entry | None:
         tried = (self.row(key).entries.get(version) for version in versions)

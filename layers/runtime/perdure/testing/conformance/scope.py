@@ -65,8 +65,8 @@ class _ScopedStore:
     async def peek(self, key: SessionKey) -> Head:
         return await self._store.peek(self._scope.inner(key))
 
-    async def commit(self, key: SessionKey, loaded: Loaded, decision: Decision) -> None:
-        await self._store.commit(self._scope.inner(key), loaded, decision)
+    async def commit(self, key: SessionKey, loaded: Loaded, decision: Decision) -> Loaded:
+        return await self._store.commit(self._scope.inner(key), loaded, decision)
 
     async def find_commit(self, key: SessionKey, commit_id: str, versions: Sequence[int]) -> Entry | None:
         return await self._store.find_commit(self._scope.inner(key), commit_id, versions)
