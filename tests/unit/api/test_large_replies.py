@@ -119,6 +119,7 @@ async def test_the_model_is_given_the_whole_of_what_a_reader_sees_the_head_of(st
     await stage.run_next()
 
     model = stage.deps.agents.default.model
+    assert isinstance(model, ScriptedModel)
     outputs = [item.output for item in tool_results(model.requests[-1])]
     assert [len(output) for output in outputs] == [MIB, MIB, len("posted")]
 
