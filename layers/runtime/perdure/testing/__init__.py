@@ -8,6 +8,7 @@
 | `gates` | `FileGate`, `InvocationLog`: stop another process at an exact point, count what its tools really did |
 | `processes` | `WorkerProcess`: a killable worker; `poll_until`, `pending`, `decide`, `finished`: patience that ends |
 | `worker` | the program that a `WorkerProcess` runs |
+| `barriers` | `Race`: port calls of several workers, in an order that a test chooses |
 | `conformance` | a pytest plugin: what the ports promise, for anybody's store, queue and timers |
 | `providers` | a model provider over HTTP, with faults |
 | `moto`, `counting`, `lambda_harness`, `virtual_time` | AWS in one process: its calls counted, time moved by a test |

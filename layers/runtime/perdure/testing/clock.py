@@ -80,6 +80,14 @@ class VirtualClock:
         self._now = end
         await self.settle()
 
+    async def skip(self) -> bool:
+        """Jump to the next sleeper, however far it is. False: nobody sleeps, so no time has passed."""
+        await self.settle()
+        if self._next() is None:
+            return False
+        await self._wake_next()
+        return True
+
     async def run(self, work: Coroutine[Any, Any, T], *, within: timedelta = LONGEST_RUN) -> T:
         """Run some work to its end and return its result; whenever nothing else can happen, jump to the next sleeper.
 
