@@ -31,6 +31,7 @@ from perdure.testing.conformance.leases import *
 from perdure.testing.conformance.session_list import *
 from perdure.testing.conformance.store import *
 from perdure.testing.conformance.store_races import *
+from perdure.testing.conformance.values import *
 """
 ONE_FAILS = """
 import contextlib

@@ -16,17 +16,17 @@ from tests.contracts.toy_store import ToyLeases, ToyStore
 class LastWriterWins(ToyStore):
     """No condition on the version."""
 
-    async def commit(self, key: SessionKey, loaded: Loaded, decision: Decision) -> None:
-        await super().commit(key, Loaded(head=self.row(key).head), decision)
+    async def commit(self, key: SessionKey, loaded: Loaded, decision: Decision) -> Loaded:
+        return await super().commit(key, Loaded(head=self.row(key).head), decision)
 
 
 class TakesItsOwnEchoForARival(ToyStore):
     """A commit whose answer was lost is not recognised when it is sent again (X2)."""
 
-    async def commit(self, key: SessionKey, loaded: Loaded, decision: Decision) -> None:
+    async def commit(self, key: SessionKey, loaded: Loaded, decision: Decision) -> Loaded:
         if self.row(key).head.version != loaded.head.version:
             raise StaleSessionError("another commit came first: read the session again")
-        await super().commit(key, loaded, decision)
+        return await super().commit(key, loaded, decision)
 
 
 class RemembersTheLatestReceiptsOnly(ToyStore):
@@ -42,11 +42,11 @@ class RemembersTheLatestReceiptsOnly(ToyStore):
 class WritesReceiptsBeforeItKnows(ToyStore):
     """A commit that is stale leaves its receipt behind."""
 
-    async def commit(self, key: SessionKey, loaded: Loaded, decision: Decision) -> None:
+    async def commit(self, key: SessionKey, loaded: Loaded, decision: Decision) -> Loaded:
         assert decision.entry is not None
         row = self.row(key)
         row.receipts |= {receipt.key_hash: receipt for receipt in decision.entry.receipts}
-        await super().commit(key, loaded, decision)
+        return await super().commit(key, loaded, decision)
 
 
 class NewestFirst(ToyStore):
@@ -63,8 +63,8 @@ class ForgetsTheTenant(ToyStore):
     def row(self, key: SessionKey) -> object:  # type: ignore[override]
         return super().row(SessionKey(key.tenant[:17], key.session_id))
 
-    async def commit(self, key: SessionKey, loaded: Loaded, decision: Decision) -> None:
-        await super().commit(SessionKey(key.tenant[:17], key.session_id), loaded, decision)
+    async def commit(self, key: SessionKey, loaded: Loaded, decision: Decision) -> Loaded:
+        return await super().commit(SessionKey(key.tenant[:17], key.session_id), loaded, decision)
 
 
 class ReadsTheHeadLast(ToyStore):

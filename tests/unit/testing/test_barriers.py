@@ -113,11 +113,10 @@ async def test_a_race_in_which_nobody_can_go_on_ends_with_an_error_and_without_l
     async def wait_for_nothing() -> None:
         await asyncio.Event().wait()
 
-    async with open_stage(an_agent()) as stage:
+    async with open_stage(an_agent()) as stage, Race(stage.clock) as race:
+        race.start("a", wait_for_nothing())
         with pytest.raises(BarrierError, match="nobody can go on"):
-            async with Race(stage.clock) as race:
-                race.start("a", wait_for_nothing())
-                await race.run(together)
+            await race.run(together)
 
     assert [task for task in asyncio.all_tasks() if task.get_name() == "a"] == []
 

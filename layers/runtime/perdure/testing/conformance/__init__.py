@@ -13,7 +13,8 @@ Needs pytest and pytest-asyncio, in either of its modes. In the top `conftest.py
 
         return opened
 
-and in a test module the suites that are to run, `store`, `store_races`, `session_list`, `leases`, `queue` or `timers`:
+and in a test module the suites that are to run, of `store`, `values`, `store_races`, `session_list`, `leases`, `queue`
+and `timers`:
 
     from perdure.testing.conformance.store import *
 
