@@ -35,14 +35,15 @@ class GatedStore(SqliteSessionStore):
         super().__init__(database)
         self._landed: Counter[tuple[SessionKey, str]] = Counter()
 
-    async def commit(self, key: SessionKey, loaded: Loaded, decision: Decision) -> None:
+    async def commit(self, key: SessionKey, loaded: Loaded, decision: Decision) -> Loaded:
         assert decision.entry is not None
         kind = decision.entry.kind
         name = f"commit-{kind}-{self._landed[key, kind] + 1}"
         await gates.reach(f"{name}.before")
-        await super().commit(key, loaded, decision)
+        made = await super().commit(key, loaded, decision)
         self._landed[key, kind] += 1
         await gates.reach(f"{name}.after")
+        return made
 
 
 perdure.embedded.runtime.SqliteSessionStore = GatedStore  # type: ignore[attr-defined, assignment]

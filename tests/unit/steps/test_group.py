@@ -9,6 +9,7 @@ from perdure import function_tool
 from perdure.core.commands import ToolFinished
 from perdure.core.limits import LEASE_DURATION, LEASE_GRACE
 from perdure.models.scripted import Reply, ScriptedModel, call, tool_results
+from perdure.steps.base import StepMessage
 from perdure.steps.group import ALONE_UP_TO, MAX_GROUPED_BYTES
 from perdure.steps.recover import sweep_session
 from perdure.testing.fixtures import SESSION, CollectingResults, Stage, open_stage
@@ -38,7 +39,7 @@ async def run_together(stage: Stage) -> None:
     await stage.clock.run(asyncio.wait_for(_all(stage, messages), None))
 
 
-async def _all(stage: Stage, messages: list) -> None:  # type: ignore[type-arg]
+async def _all(stage: Stage, messages: list[StepMessage]) -> None:
     from perdure.testing.fixtures import STEPS
 
     await asyncio.gather(*(STEPS[message.kind](stage.deps, message) for message in messages))
