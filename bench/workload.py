@@ -6,11 +6,13 @@ import platform
 import re
 import sys
 from importlib.metadata import version
+from itertools import takewhile
 from typing import Any
 
 from perdure import AgentDefinition, function_tool
+from perdure.core.history import ToolResultItem, UserItem
 from perdure.core.usage import CallUsage
-from perdure.models import ModelRequest, Reply, ScriptedModel, call, tool_results, user_texts
+from perdure.models import ModelRequest, Reply, ScriptedModel, call
 
 PARALLEL_TOOLS = 8
 SLOW_TOOL_SECONDS = 0.05
@@ -54,14 +56,15 @@ async def slow_read(key: str) -> str:
 
 def reply(request: ModelRequest) -> Reply:
     """Ask for the note, then answer from it. It answers from the history, so lost history fails the check."""
-    turn = len(user_texts(request))
-    results = tool_results(request)
+    users = [item for item in request.messages if type(item) is UserItem]
+    results = list(takewhile(lambda item: type(item) is not UserItem, reversed(request.messages)))
+    notes = [item.output for item in reversed(results) if type(item) is ToolResultItem]
+    turn = len(users)
     usage = CallUsage(input_tokens=400 + 120 * turn, output_tokens=30, cached_input_tokens=0, reasoning_tokens=0)
-    if results:
-        return Reply(text=f"answer {turn}: according to {len(results)} note(s): {results[0].output}", usage=usage)
-    if wanted := _PARALLEL.match(user_texts(request)[-1]):
-        number = int(wanted[1] or PARALLEL_TOOLS)
-        calls = tuple(call("slow_read", key=f"k{turn}-{index}") for index in range(number))
+    if notes:
+        return Reply(text=f"answer {turn}: according to {len(notes)} note(s): {notes[0]}", usage=usage)
+    if users[-1].text.startswith("parallel"):
+        calls = tuple(call("slow_read", key=f"k{turn}-{index}") for index in range(PARALLEL_TOOLS))
         return Reply(calls=calls, usage=usage)
     return Reply(calls=(call("read_note", key=f"k{turn}"),), usage=usage)
 
