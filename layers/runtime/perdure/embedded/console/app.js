@@ -85,7 +85,7 @@ function drawQueue(queued) {
   });
 }
 
-function activityText({ activity, waiting }) {
+function activityText({ activity, indicator, waiting }) {
   const waits = waiting.map((item) => {
     if (item.kind === "retry") return `Next attempt at ${clock(item.until ?? item.since, Date.now())}`;
     const until = item.until ? `, until ${clock(item.until, Date.now())}` : "";
@@ -93,7 +93,7 @@ function activityText({ activity, waiting }) {
   });
   switch (activity.kind) {
     case "idle":
-      return "";
+      return indicator === "starting" ? "Starting…" : "";
     case "stopping":
       return "Stopping: what has started is being finished.";
     case "retry":
@@ -103,7 +103,8 @@ function activityText({ activity, waiting }) {
     case "waiting":
       return waits.join(" · ");
     default: {
-      const doing = activity.kind === "writing" ? "Writing…" : "Thinking…";
+      const unseen = indicator === "starting" ? "Starting…" : "Thinking…";
+      const doing = activity.kind === "writing" ? "Writing…" : unseen;
       return activity.attempt > 1 ? `${doing} Attempt ${activity.attempt}.` : doing;
     }
   }

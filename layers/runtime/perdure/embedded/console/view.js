@@ -1,5 +1,6 @@
 // What the page shows, derived from the reducer's state. Pure.
 
+import { indicatorOf, statusOf } from "./status.js";
 import { TURNS_SHOWN, timelineOf } from "./timeline.js";
 
 const FINAL = new Set(["succeeded", "failed", "rejected", "outcome_unknown"]);
@@ -17,6 +18,8 @@ export function view(state) {
     hasOlder: state.nextBefore !== null,
     turnId: turn?.turnId ?? null,
     stopping: turn !== null && (turn.status === "stopping" || state.stopping?.turnId === turn.turnId),
+    status: statusOf(state, turn),
+    indicator: indicatorOf(state, turn),
     activity: activityOf(state, turn),
     waiting: waitingOf(state, turn),
     usage: state.snapshot?.usage ?? null,
