@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from perdure.core.commands import ToolFinished
 from perdure.core.decision import Decision
@@ -20,8 +20,7 @@ from perdure.core.head import Head
 JsonObject = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class SessionKey:
+class SessionKey(NamedTuple):
     """Which session: a tenant and an id that the application chose. Another tenant's is another session."""
 
     tenant: str

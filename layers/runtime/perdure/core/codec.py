@@ -29,7 +29,7 @@ def from_millis(millis: int) -> datetime:
 
 def format_time(moment: datetime) -> str:
     """Return a moment as users see it: RFC 3339 in UTC with milliseconds."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def encode(value: Any) -> dict[str, Any]:

@@ -51,8 +51,7 @@ class _Channel:
 
     def wake(self) -> None:
         for viewer in self.viewers:
-            if not viewer.done():
-                viewer.set_result(None)
+            _wake(viewer)
 
     def close(self, attempt: Attempt) -> None:
         """Forget an attempt's progress, and take no more of it."""
@@ -121,14 +120,27 @@ class EmbeddedLive:
         has_more = channel.version > version or (channel.version == version and channel.seen > seen)
         if has_more or timeout_seconds <= 0:
             return
-        viewer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        viewer: asyncio.Future[None] = loop.create_future()
         channel.viewers.add(viewer)
-        timer = asyncio.ensure_future(self._clock.sleep(timeout_seconds))
         try:
-            await asyncio.wait((viewer, timer), return_when=asyncio.FIRST_COMPLETED)
+            if isinstance(self._clock, SystemClock):  # a timer of the loop is cheaper than a task that sleeps
+                timer = loop.call_later(timeout_seconds, _wake, viewer)
+                try:
+                    await viewer
+                finally:
+                    timer.cancel()
+            else:
+                await self._woken_or_late(viewer, timeout_seconds)
         finally:
             channel.viewers.discard(viewer)
-            timer.cancel()
+
+    async def _woken_or_late(self, viewer: asyncio.Future[None], timeout_seconds: float) -> None:
+        late = asyncio.ensure_future(self._clock.sleep(timeout_seconds))
+        try:
+            await asyncio.wait((viewer, late), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            late.cancel()
 
     def _channel(self, key: SessionKey) -> _Channel:
         channel = self._channels.get(key)
@@ -144,6 +156,11 @@ class EmbeddedLive:
         for key in list(self._channels)[: MAX_IDLE_SESSIONS // 2]:
             if self._channels[key].is_idle:
                 del self._channels[key]
+
+
+def _wake(viewer: asyncio.Future[None]) -> None:
+    if not viewer.done():
+        viewer.set_result(None)
 
 
 def _size(event: LiveEvent) -> int:
