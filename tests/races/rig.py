@@ -10,10 +10,11 @@ from typing import Any, cast
 
 from perdure.agents.definition import AgentDefinition
 from perdure.aws.leases import DynamoDBLeases
+from perdure.aws.results import DynamoDBResults
 from perdure.aws.table import Table
 from perdure.core.expected import expected_dispatches, expected_timers
 from perdure.embedded.turnstile import Turnstiles
-from perdure.ports import Leases, Ports, SessionStore
+from perdure.ports import Leases, Ports, Results, SessionStore
 from perdure.service import Service
 from perdure.steps.base import StepDeps
 from perdure.testing.barriers import Race
@@ -81,11 +82,13 @@ async def open_rig(adapter: str, *agents: AgentDefinition) -> AsyncIterator[Rig]
         with aws_in_process() as aws:
 
             def own_ports() -> Ports:
-                leases = DynamoDBLeases(Table(aws.clients.dynamodb, aws.table), stage.clock)
+                table = Table(aws.clients.dynamodb, aws.table)
+                leases = DynamoDBLeases(table, stage.clock)
                 return replace(
                     stage.ports,
                     store=cast(SessionStore, Outside(a_store(aws), stage.clock)),
                     leases=cast(Leases, Outside(leases, stage.clock)),
+                    results=cast(Results, Outside(DynamoDBResults(table, stage.clock), stage.clock)),
                     in_process=False,
                 )
 

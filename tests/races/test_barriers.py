@@ -286,7 +286,14 @@ async def test_eight_results_at_once_all_hold(adapter: str, order: Order) -> Non
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("adapter", "name", "most"),
-    [("sqlite", "lockstep", 63), ("sqlite", "together", 63), ("embedded", "together", 1), ("dynamodb", "seed-0", 20)],
+    [
+        ("sqlite", "lockstep", 63),
+        ("sqlite", "together", 63),
+        ("embedded", "together", 1),
+        ("dynamodb", "seed-0", 3),
+        ("dynamodb", "lockstep", 3),
+        ("dynamodb", "together", 3),
+    ],
 )
 async def test_sixty_four_results_at_once_all_hold_with_bounded_retries(adapter: str, name: str, most: int) -> None:
     bodies = Bodies()

@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Any, Self, cast
 
 from perdure.errors import StaleSessionError
-from perdure.ports import Leases, Ports, SessionStore, StepQueue, Timers
+from perdure.ports import Leases, Ports, Results, SessionStore, StepQueue, Timers
 from perdure.testing.clock import VirtualClock
 
 MAX_CALLS = 100_000
@@ -165,11 +165,12 @@ class Race:
                 raise BarrierError(f"{len(left)} workers did not end in {TEARDOWN_SECONDS} s of being cancelled")
 
     def around(self, ports: Ports, worker: str) -> Ports:
-        """Return ports whose store, leases, queue and timers stop before each call that this worker makes."""
+        """Return ports whose store, leases, results, queue and timers stop before each call that this worker makes."""
         return replace(
             ports,
             store=cast(SessionStore, _Stopping(self, worker, "store", ports.store)),
             leases=cast(Leases, _Stopping(self, worker, "leases", ports.leases)),
+            results=ports.results and cast(Results, _Stopping(self, worker, "results", ports.results)),
             queue=cast(StepQueue, _Stopping(self, worker, "queue", ports.queue)),
             timers=cast(Timers, _Stopping(self, worker, "timers", ports.timers)),
         )
