@@ -4,6 +4,7 @@
 |---|---|
 | `clock` | `VirtualClock`: time that a test moves, or that jumps ahead whenever nothing else can happen |
 | `fixtures` | `open_stage`: all ports in one process; a test runs the steps one by one |
+| `assertions` | `run_of`: called, succeeded, not called, completed; what went on instead |
 | `history` | `step_history`, `shape`: the steps of a turn, read from its events |
 | `gates` | `FileGate`, `InvocationLog`: stop another process at an exact point, count what its tools really did |
 | `processes` | `WorkerProcess`: a killable worker; `poll_until`, `pending`, `decide`, `finished`: patience that ends |

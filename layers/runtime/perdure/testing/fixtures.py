@@ -30,6 +30,7 @@ from perdure.embedded.live import EmbeddedLive
 from perdure.embedded.store import SqliteSessionStore
 from perdure.ports import Leases, Ports, Results, SessionKey, SessionStore
 from perdure.service import LOCAL_CALLER, Caller, Service
+from perdure.session import BoundService, Session
 from perdure.steps.base import HotTurn, StepDeps, StepMessage
 from perdure.steps.call_tool import call_single_attempt_tool, call_tool
 from perdure.steps.recover import fire_timer
@@ -154,6 +155,10 @@ class Stage:
         """Stop the running turn."""
         return await self.service.stop(LOCAL_CALLER, "s-1", **more)
 
+    def session(self, session_id: str = "s-1") -> Session:
+        """Return the session as an application holds it."""
+        return Session(BoundService(self.service, LOCAL_CALLER), session_id)
+
     def taken(self) -> StepMessage:
         """Take the next message off the queue; there has to be one."""
         message = self.queue.take()
@@ -182,6 +187,19 @@ class Stage:
                 await self.clock.advance((later - self.clock.now()).total_seconds())
             else:
                 return ran
+
+    async def skip_timers(self) -> int:
+        """Jump to every timer that is set, one after another, and fire it; returns how many fired.
+
+        What a timer makes ready is left to `run_all`.
+        """
+        fired = 0
+        while self.timers.pending:
+            due_at = min(timer.due_at for _, timer in self.timers.pending)
+            await self.clock.advance(max((due_at - self.clock.now()).total_seconds(), 0))
+            fired += sum(timer.due_at <= self.clock.now() for _, timer in self.timers.pending)
+            await self.fire_timers()
+        return fired
 
     async def fire_timers(self) -> None:
         """Fire the timers whose time has come."""
