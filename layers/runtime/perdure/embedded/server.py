@@ -22,6 +22,7 @@ from starlette.types import Receive, Scope, Send
 from perdure.api import ApiRequest, ApiResponse, TicketIssuer, handle
 from perdure.api.reading import MAX_BODY_BYTES
 from perdure.embedded.guard import LocalOnly
+from perdure.embedded.limits import Limits, OpenRequests
 from perdure.embedded.pages import page_response, read_pages
 from perdure.errors import ConfigurationError
 from perdure.service import LOCAL_CALLER, Service
@@ -33,15 +34,22 @@ MAX_DISCARDED_BYTES = 64 * MAX_BODY_BYTES
 """How much of a body that is too large is read and thrown away, so that its sender sees the 413."""
 
 
-def create_app(service: Service, *, host: str = "127.0.0.1", tickets: TicketIssuer | None = None) -> Starlette:
+def create_app(
+    service: Service,
+    *,
+    host: str = "127.0.0.1",
+    tickets: TicketIssuer | None = None,
+    limits: Limits | None = None,
+) -> Starlette:
     """Return the app: every route of the API, and the console page at `/`.
 
     Args:
         host: What the server binds to; a request's `Host` may name it besides the loopback names.
         tickets: Issues WebSocket tickets; None: there is no such route.
+        limits: How many requests may be open at a time; None: those of `Limits`.
     """
     endpoint = _Endpoint(service, tickets)
-    app = Starlette(middleware=[Middleware(LocalOnly, host=host)])
+    app = Starlette(middleware=[Middleware(LocalOnly, host=host), Middleware(OpenRequests, limits=limits)])
     app.router.default = endpoint  # no pattern, which would not take a path with a line break
     app.state.closing = endpoint.closing
     return app
