@@ -1,0 +1,1 @@
+"""Perdure beside other runtimes, on their own workload. Nothing of it is a dependency of the project."""
