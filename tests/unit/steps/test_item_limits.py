@@ -30,11 +30,11 @@ class Narrow:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    async def commit(self, key: Any, loaded: Any, decision: Any) -> None:
+    async def commit(self, key: Any, loaded: Any, decision: Any) -> Any:
         size = len(json.dumps(encode(decision.entry)))
         if size > LIMIT:
             raise ItemTooLargeError(f"this commit adds {size} bytes, of {LIMIT}: nothing was written")
-        await self._store.commit(key, loaded, decision)
+        return await self._store.commit(key, loaded, decision)
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
-
+from perdure.api.frames import PONG, Ping, Unsubscribe, error_frame, no_session, read_frame
 from perdure.api.messages import TicketIssuer
 from perdure.aws import keys
 from perdure.aws.bootstrap import Runtime
@@ -20,35 +19,13 @@ from perdure.aws.limits import TICKET_LIFETIME
 from perdure.aws.tickets import TicketHolder
 from perdure.core.codec import format_time, from_millis, to_millis
 from perdure.core.entries import Actor
-from perdure.errors import InvalidRequestError, NotFoundError, RequestError, UnauthorizedError
+from perdure.errors import RequestError, UnauthorizedError
 from perdure.ports import SessionKey
 from perdure.service import Caller
 
 JsonObject = dict[str, Any]
 
-_SESSION_ID = r"^[A-Za-z0-9._:-]{1,128}$"
 _OK: JsonObject = {"statusCode": 200}
-
-
-class _Frame(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
-
-
-class _Subscribe(_Frame):
-    type: Literal["subscribe"]
-    session_id: str = Field(pattern=_SESSION_ID)
-
-
-class _Unsubscribe(_Frame):
-    type: Literal["unsubscribe"]
-    session_id: str = Field(pattern=_SESSION_ID)
-
-
-class _Ping(_Frame):
-    type: Literal["ping"]
-
-
-_FRAMES: TypeAdapter[_Subscribe | _Unsubscribe | _Ping] = TypeAdapter(_Subscribe | _Unsubscribe | _Ping)
 
 
 def authorize_handler(runtime: Callable[[], Runtime]) -> Handler:
@@ -101,37 +78,27 @@ async def _answer(container: Runtime, event: JsonObject) -> JsonObject:
     try:
         return await _carry_out(container, event)
     except RequestError as error:
-        return {"type": "error", "code": error.code, "message": error.message}
+        return error_frame(error)
 
 
 async def _carry_out(container: Runtime, event: JsonObject) -> JsonObject:
     context = event["requestContext"]
     connection_id = str(context["connectionId"])
-    frame = _read_frame(event.get("body"))
-    if isinstance(frame, _Ping):
-        return {"type": "pong"}
+    frame = read_frame(event.get("body"))
+    if isinstance(frame, Ping):
+        return PONG
     holder = _read(context["authorizer"]["holder"])
     if holder.until is not None and holder.until <= container.clock.now():
         raise UnauthorizedError("the token of this connection has ended: connect again with a new ticket")
     key = SessionKey(tenant=holder.tenant, session_id=frame.session_id)
-    if isinstance(frame, _Unsubscribe):
+    if isinstance(frame, Unsubscribe):
         await container.subscriptions.remove(key, connection_id)
         return {"type": "unsubscribed", "session_id": key.session_id}
     head = await container.store.peek(key)
     if not head.exists or head.owner != holder.actor:
-        raise NotFoundError(f"there is no session {key.session_id!r}: subscribe after its first message was accepted")
+        raise no_session(key.session_id)
     await container.subscriptions.add(key, connection_id, until=holder.until)
     return {"type": "subscribed", "session_id": key.session_id}
-
-
-def _read_frame(body: Any) -> _Subscribe | _Unsubscribe | _Ping:
-    try:
-        return _FRAMES.validate_json(body or "")
-    except ValidationError:
-        raise InvalidRequestError(
-            "this frame is not understood: send JSON with the type `subscribe` or `unsubscribe` and a `session_id`, "
-            "or the type `ping`"
-        ) from None
 
 
 def ticket_issuer(runtime: Callable[[], Runtime]) -> TicketIssuer:

@@ -18,17 +18,22 @@ from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
+from starlette.websockets import WebSocket
 
-from perdure.api import ApiRequest, ApiResponse, TicketIssuer, handle
+from perdure.api import ApiRequest, ApiResponse, handle
 from perdure.api.reading import MAX_BODY_BYTES
 from perdure.embedded.guard import LocalOnly
 from perdure.embedded.limits import Limits, OpenRequests
 from perdure.embedded.pages import page_response, read_pages
+from perdure.embedded.sockets import SOCKET_PATH, Sockets, refuse
 from perdure.errors import ConfigurationError
 from perdure.service import LOCAL_CALLER, Service
 
 DRAIN_SECONDS = 10
 """How long a closing server waits for answers that are being sent, in seconds; then it cuts them."""
+
+MAX_FRAME_BYTES = 32 * 1024
+"""Largest frame that a WebSocket viewer may send, in bytes: that of API Gateway (its quotas)."""
 
 MAX_DISCARDED_BYTES = 64 * MAX_BODY_BYTES
 """How much of a body that is too large is read and thrown away, so that its sender sees the 413."""
@@ -38,17 +43,17 @@ def create_app(
     service: Service,
     *,
     host: str = "127.0.0.1",
-    tickets: TicketIssuer | None = None,
+    sockets: Sockets | None = None,
     limits: Limits | None = None,
 ) -> Starlette:
-    """Return the app: every route of the API, and the console page at `/`.
+    """Return the app: every route of the API, the WebSocket at `/v1/socket`, and the console page at `/`.
 
     Args:
         host: What the server binds to; a request's `Host` may name it besides the loopback names.
-        tickets: Issues WebSocket tickets; None: there is no such route.
+        sockets: Serves the WebSocket; one on the system's clock by default.
         limits: How many requests may be open at a time; None: those of `Limits`.
     """
-    endpoint = _Endpoint(service, tickets)
+    endpoint = _Endpoint(service, sockets or Sockets(service))
     app = Starlette(middleware=[Middleware(LocalOnly, host=host), Middleware(OpenRequests, limits=limits)])
     app.router.default = endpoint  # no pattern, which would not take a path with a line break
     app.state.closing = endpoint.closing
@@ -81,7 +86,8 @@ async def serve(
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        ws="none",
+        ws="websockets-sansio",
+        ws_max_size=MAX_FRAME_BYTES,
         lifespan="off",
         timeout_graceful_shutdown=DRAIN_SECONDS,
     )
@@ -94,21 +100,25 @@ async def serve(
 
 
 class _Endpoint:
-    """The one place that all requests come to: a page's file, or the API."""
+    """The one place that all requests come to: a page's file, the WebSocket, or the API."""
 
-    def __init__(self, service: Service, tickets: TicketIssuer | None) -> None:
+    def __init__(self, service: Service, sockets: Sockets) -> None:
         self._service = service
-        self._tickets = tickets
+        self._sockets = sockets
         self._pages = read_pages()
         self.closing = asyncio.Event()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            socket = WebSocket(scope, receive, send)
+            await (self._sockets.serve(socket) if scope["path"] == SOCKET_PATH else refuse(socket))
+            return
         request = Request(scope, receive)
         if request.method in ("GET", "HEAD") and scope["path"] in self._pages:
             await page_response(*self._pages[scope["path"]])(scope, receive, send)
             return
         with contextlib.suppress(ClientDisconnect):
-            response = await handle(await self._read(request), self._service, LOCAL_CALLER, tickets=self._tickets)
+            response = await handle(await self._read(request), self._service, LOCAL_CALLER, tickets=self._sockets.issue)
             await _as_sent(response)(scope, receive, send)
 
     async def _read(self, request: Request) -> ApiRequest:
