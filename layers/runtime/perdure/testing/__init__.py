@@ -12,5 +12,6 @@
 | `barriers` | `Race`: port calls of several workers, in an order that a test chooses |
 | `conformance` | a pytest plugin: what the ports promise, for anybody's store, queue and timers |
 | `providers` | a model provider over HTTP, with faults |
+| `recordings` | record what a model answered, and replay it |
 | `moto`, `counting`, `lambda_harness`, `virtual_time` | AWS in one process: its calls counted, time moved by a test |
 """
