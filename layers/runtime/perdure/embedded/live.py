@@ -39,7 +39,7 @@ class _Channel:
     size: int = 0
     attempts: OrderedDict[Attempt, _Progress] = field(default_factory=OrderedDict)
     closed: OrderedDict[Attempt, None] = field(default_factory=OrderedDict)
-    viewers: set[asyncio.Future[None]] = field(default_factory=set)
+    viewers: dict[asyncio.Future[None], None] = field(default_factory=dict)  # woken in the order in which they came
 
     @property
     def is_idle(self) -> bool:
@@ -122,7 +122,7 @@ class EmbeddedLive:
             return
         loop = asyncio.get_running_loop()
         viewer: asyncio.Future[None] = loop.create_future()
-        channel.viewers.add(viewer)
+        channel.viewers[viewer] = None
         try:
             if isinstance(self._clock, SystemClock):  # a timer of the loop is cheaper than a task that sleeps
                 timer = loop.call_later(timeout_seconds, _wake, viewer)
@@ -133,7 +133,7 @@ class EmbeddedLive:
             else:
                 await self._woken_or_late(viewer, timeout_seconds)
         finally:
-            channel.viewers.discard(viewer)
+            channel.viewers.pop(viewer, None)
 
     async def _woken_or_late(self, viewer: asyncio.Future[None], timeout_seconds: float) -> None:
         late = asyncio.ensure_future(self._clock.sleep(timeout_seconds))
