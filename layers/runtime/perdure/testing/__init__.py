@@ -11,6 +11,7 @@
 | `worker` | the program that a `WorkerProcess` runs |
 | `barriers` | `Race`: port calls of several workers, in an order that a test chooses |
 | `conformance` | a pytest plugin: what the ports promise, for anybody's store, queue and timers |
+| `simulation` | the whole runtime in virtual time, with faults at every call; `python -m perdure.testing.simulation` |
 | `providers` | a model provider over HTTP, with faults |
 | `recordings` | record what a model answered, and replay it |
 | `moto`, `counting`, `lambda_harness`, `virtual_time` | AWS in one process: its calls counted, time moved by a test |

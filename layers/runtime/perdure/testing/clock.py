@@ -1,4 +1,9 @@
-"""A clock for tests: time stands still until a test moves it, or jumps ahead whenever nothing else can happen."""
+"""A clock for tests: time stands still until a test moves it, or jumps ahead whenever nothing else can happen.
+
+`virtual_time.LoopClock` is the other virtual clock. It belongs to event loops of its own kind, so that `asyncio`'s own
+timeouts obey it and several loops (Lambda containers) share it. This one works on the loop that a test already runs
+on, and lets that test move the time from within; neither could do the other's part without giving up its own.
+"""
 
 from __future__ import annotations
 

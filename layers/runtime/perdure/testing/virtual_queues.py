@@ -83,13 +83,18 @@ class VirtualQueues:
             self._arrivals[parsed["MessageId"]] = (self._sent, self._clock.now() + delay)
             self._filled.add(self._urls[context["queue_of_message"]])
 
+    def delay(self, message_id: str, by: timedelta) -> None:
+        """Let a message that was sent just now be visible later than its sender asked."""
+        order, visible_at = self._arrivals[message_id]
+        self._arrivals[message_id] = (order, visible_at + by)
+
     def collect(self) -> None:
         """Take over what was sent since the last look."""
         while self._filled:
             queue = self.queues[self._filled.pop()]
             while found := self._receive(queue):
                 for record in found:
-                    order, visible_at = self._arrivals.pop(record["MessageId"])
+                    order, visible_at = self._arrivals.pop(record["MessageId"], self._unheard_of())
                     self.messages.append(
                         Message(
                             queue=queue.name,
@@ -101,6 +106,11 @@ class VirtualQueues:
                             order=order,
                         )
                     )
+
+    def _unheard_of(self) -> tuple[int, datetime]:
+        """Return order and time of a message whose answer never came: the SDK sent it again."""
+        self._sent += 1
+        return self._sent, self._clock.now()
 
     def _receive(self, queue: Queue) -> list[dict[str, Any]]:
         answer = self._sqs.receive_message(

@@ -1,0 +1,83 @@
+"""The agents of the scenarios. Models and tools are scripted; whatever they do outside goes through the world."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+from perdure.agents.definition import AgentDefinition
+from perdure.agents.policies import Effect, ToolPolicy
+from perdure.agents.tools import FunctionTool, ToolContext, function_tool
+from perdure.core.history import ToolResultItem
+from perdure.errors import ModelCallError
+from perdure.models.base import ModelRequest
+from perdure.models.scripted import Reply, ScriptedModel, call
+from perdure.testing.simulation.world import World
+
+Build = Callable[[World], AgentDefinition]
+
+READ: Effect = "read"
+IDEMPOTENT: Effect = "idempotent_write"
+ONCE: Effect = "non_idempotent_write"
+
+
+def agent(
+    *tools: tuple[str, Effect],
+    calls: int = 1,
+    asks: bool = False,
+    deadline: timedelta | None = None,
+    tool_takes: float = 0.0,
+    model_takes: float = 0.0,
+    output: str = "done",
+) -> Build:
+    """Return what builds an agent that calls its tools, all at once, and then answers.
+
+    Args:
+        tools: Name and effect of each.
+        calls: How often one response calls each tool.
+        asks: Whether a person has to approve each call.
+        deadline: How long they have.
+        tool_takes: Seconds of virtual time that a body takes.
+        model_takes: The same of the model's first request of a turn.
+        output: What each tool returns.
+    """
+
+    def build(world: World) -> AgentDefinition:
+        async def script(request: ModelRequest) -> Reply:
+            answers = isinstance(request.messages[-1], ToolResultItem) or not tools
+            await world.provider(takes=0.0 if answers and tools else model_takes)
+            if answers:
+                return Reply(text="All done, thank you for your patience.")
+            return Reply(text="Let me see.", calls=tuple(call(name) for name, _ in tools for _ in range(calls)))
+
+        made = [_tool(world, name, effect, asks, tool_takes, output) for name, effect in tools]
+        policies = {name: ToolPolicy(approval_deadline=deadline) for name, _ in tools} if deadline else {}
+        model = ScriptedModel(script, clock=world.clock)
+        return AgentDefinition(name="simulated", model=model, tools=made, tool_policies=policies)
+
+    return build
+
+
+def _tool(world: World, name: str, effect: Effect, asks: bool, takes: float, output: str) -> FunctionTool:
+    @function_tool(name=name, effect=effect, requires_approval=asks, description="Does what it is called.")
+    async def body(context: ToolContext) -> str:
+        await world.tool(context, takes=takes)
+        return output
+
+    return body
+
+
+def failing_model(*, times: int, retryable: bool) -> Build:
+    """Return what builds an agent whose provider fails a number of times before it answers."""
+
+    def build(world: World) -> AgentDefinition:
+        async def script(_: ModelRequest) -> str:
+            number = await world.provider()
+            if number <= times:
+                kind = "timeout" if retryable else "invalid"
+                raise ModelCallError(f"the provider failed: {kind}", kind=kind, retryable=retryable)
+            return "Here I am again."
+
+        return AgentDefinition(name="simulated", model=ScriptedModel(script, clock=world.clock))
+
+    return build

@@ -1,0 +1,146 @@
+"""What holds after every commit and at the end of every run (design §10), whatever happened in between."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from perdure.core import texts
+from perdure.core.entries import Entry
+from perdure.core.expected import expected_dispatches, sweep_due_at
+from perdure.core.head import WRITES_ONCE, Head
+from perdure.core.limits import MAX_PARALLEL_WRITES
+from perdure.core.usage import UsageTotals
+from perdure.testing.simulation.ending import UNKNOWN, Ending
+from perdure.testing.simulation.world import World
+
+
+class ViolationError(AssertionError):
+    """A promise was broken; the message says which."""
+
+
+def check(holds: object, what: str) -> None:
+    """Raise if something that must hold does not."""
+    if not holds:
+        raise ViolationError(what)
+
+
+def check_head(old: Head, new: Head) -> None:
+    """Check HEAD as a commit left it, against HEAD before: its next step or the person it waits for is named.
+
+    Raises:
+        ViolationError: Something does not hold.
+    """
+    check(new.version == old.version + 1, f"version {new.version} follows {old.version}")
+    check(new.message_sequence >= old.message_sequence, "the counter of messages went back")
+    check(new.event_sequence >= old.event_sequence, "the counter of events went back")
+    check(new.turn_count - old.turn_count in (0, 1), "the counter of turns jumped")
+    turn = new.turn
+    if turn is None:
+        check(not new.inbox, "a message waits in the inbox and no turn will take it")
+        check(not expected_dispatches(new), "a step is expected of no turn")
+        return
+    asked = {call.call_id for call in turn.open_calls if call.status == "awaiting_approval"}
+    check(not (turn.step and turn.open_calls), "a model step is expected beside open calls")
+    check(turn.step or turn.open_calls, "the turn has neither a step nor a call")
+    check(asked == {i.call_id for i in turn.interrupts}, "approvals and interrupts differ")
+    expected = expected_dispatches(new)
+    check(expected or asked, "HEAD names neither a step nor a person")
+    check(not expected or sweep_due_at(new) is not None, "the sweep would never look at this session")
+    writes = [call for call in turn.open_calls if call.is_ready and not call.is_read]
+    check(len(writes) <= MAX_PARALLEL_WRITES, f"{len(writes)} writes run side by side")
+    for call in turn.calls:
+        before = old.turn.call(call.call_id) if old.turn else None
+        if before is not None:
+            check(not before.started or call.started, f"{call.call_id} lost its start")
+            check(not before.is_final or before.status == call.status, f"{call.call_id} changed its final status")
+
+
+def check_log(head: Head, entries: Sequence[Entry]) -> None:
+    """Check a whole log: no gaps, one result for each call, one start of what runs once, closed turns stay closed.
+
+    Raises:
+        ViolationError: Something does not hold.
+    """
+    check([e.version for e in entries] == list(range(1, head.version + 1)), "versions have a gap")
+    ids = [e.commit_id for e in entries]
+    check(len(set(ids)) == len(ids), "one command was committed twice")
+    events = [event for entry in entries for event in entry.events]
+    check([e.sequence for e in events] == list(range(1, head.event_sequence + 1)), "event sequences have a gap")
+    messages = [message for entry in entries for message in entry.messages]
+    check([m.sequence for m in messages] == list(range(1, head.message_sequence + 1)), "message sequences have a gap")
+    receipts = [receipt.key_hash for entry in entries for receipt in entry.receipts]
+    check(len(set(receipts)) == len(receipts), "one idempotency key was accepted twice")
+    accepted = [i.message_id for entry in entries for i in entry.inputs]
+    queued = {message.message_id for message in head.inbox}
+    taken = [message.message_id for message in messages if message.role == "user"]
+    check(sorted(taken) == sorted(set(accepted) - queued), "an accepted message has no turn, or two")
+    _check_calls(entries)
+    rows = [row for entry in entries for row in entry.usage]
+    check(head.usage == UsageTotals().plus(rows), "usage totals are not the sum of the rows")
+
+
+def check_calm(entries: Sequence[Entry]) -> None:
+    """Check the log of a run that no fault struck: nothing was lost and nothing had to be done again.
+
+    Raises:
+        ViolationError: Something was.
+    """
+    kinds = {entry.kind for entry in entries}
+    check("attempt_lost" not in kinds, "an attempt was lost without any fault")
+    parts = [part for entry in entries for message in entry.messages for part in message.parts]
+    check(all(part.get("status") != UNKNOWN for part in parts), "an outcome is unknown without any fault")
+
+
+def _check_calls(entries: Sequence[Entry]) -> None:
+    closed: set[str | None] = set()
+    asked: dict[str, str] = {}
+    answered: set[str] = set()
+    started: set[str] = set()
+    effects: dict[str, str] = {}
+    for entry in entries:
+        for message in entry.messages:
+            check(message.turn_id not in closed, f"{message.turn_id} was closed and got a message")
+            for part in message.parts:
+                if part["type"] == "tool_call":
+                    asked[part["tool_call_id"]] = message.turn_id
+                elif part["type"] == "tool_result":
+                    call_id = part["tool_call_id"]
+                    check(asked.get(call_id) == message.turn_id, f"{call_id} has a result and was never asked for")
+                    check(call_id not in answered, f"{call_id} has two results")
+                    answered.add(call_id)
+        for event in entry.events:
+            if event.type == "tool_call_deferred":
+                effects[event.payload["tool_call_id"]] = event.payload["effect"]
+            elif event.type == "tool_call_started":
+                call_id = event.payload["tool_call_id"]
+                once = effects[call_id] in WRITES_ONCE
+                check(not (once and call_id in started), f"{call_id} runs once and was started twice")
+                started.add(call_id)
+            elif event.type in ("turn_completed", "turn_failed", "turn_cancelled"):
+                check(event.turn_id not in closed, f"{event.turn_id} was closed twice")
+                open_calls = {call_id for call_id, turn in asked.items() if turn == event.turn_id} - answered
+                check(not open_calls, f"{event.turn_id} was closed over {sorted(open_calls)}")
+                closed.add(event.turn_id)
+
+
+def check_books(ending: Ending, world: World) -> None:
+    """Check what the transcript says of each call against what its body really did.
+
+    Raises:
+        ViolationError: They contradict each other.
+    """
+    check(max(world.attempts.values(), default=0) <= 1, "one attempt ran twice")
+    outputs = {line.call: line.text for line in ending.transcript if line.role == "tool"}
+    for call_id, number in ending.call_ids.items():
+        tool, effect, status = ending.calls[number]
+        began, effects = world.began[call_id], world.effects[call_id]
+        once = effect in WRITES_ONCE
+        check(not (once and began > 1), f"{tool} runs once, and its body began {began} times")
+        check(len(world.keys.get(call_id, ())) <= 1, f"{tool} got different idempotency keys")
+        check(status != UNKNOWN or once, f"{tool} may run again, and its outcome is said to be unknown")
+        if status == "succeeded":
+            check(effects >= 1, f"{tool} is said to have succeeded, and never took effect")
+        if status == "rejected" and effect != "read":
+            check(not began, f"{tool} is said to have been rejected, and its body began")
+        if f": {texts.DID_NOT_RUN}" in outputs.get(number, ""):
+            check(not began, f"{tool} is said not to have run, and its body began")

@@ -1,0 +1,222 @@
+"""One run on the AWS adapters: real handlers, moto's services, and a user behind API Gateway."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Coroutine, Generator
+from datetime import timedelta
+from functools import cache
+from itertools import count
+from pathlib import Path
+from typing import Any, TypeVar
+
+from perdure.agents.definition import AgentRegistry
+from perdure.aws.clients import Clients
+from perdure.aws.store import DynamoDBSessionStore
+from perdure.core.expected import expected_dispatches
+from perdure.core.head import Head
+from perdure.ports import SessionKey
+from perdure.testing.gateway import Connection
+from perdure.testing.moto import AwsInProcess, aws_in_process
+from perdure.testing.simulation.aws import SimulatedDeployment
+from perdure.testing.simulation.ending import Ending
+from perdure.testing.simulation.faults import Plan
+from perdure.testing.simulation.inline import InlineExecutor
+from perdure.testing.simulation.invariants import ViolationError, check, check_books, check_calm, check_head, check_log
+from perdure.testing.simulation.scenarios import Scenario
+from perdure.testing.simulation.world import World
+from perdure.testing.virtual_time import LoopClock, VirtualLoop
+
+T = TypeVar("T")
+
+SESSION = "case-42"
+KEY = SessionKey("acme", SESSION)
+PATH = f"/v1/sessions/{SESSION}"
+
+FUNCTIONS = Path(__file__).parents[5] / "functions"
+"""The handlers, in a checkout of the repository; they are no part of the installed package."""
+
+LONGEST_SETTLING = timedelta(hours=3)
+"""Virtual time after which work that is still expected counts as work that nobody will ever do."""
+
+MAX_TRIES = 20
+
+
+class _Pause:
+    """Hands control back to whoever drives the script: until a moment, or (None) until nothing happens any more."""
+
+    def __init__(self, moment: str | None) -> None:
+        self._moment = moment
+
+    def __await__(self) -> Generator[str | None, None, None]:
+        yield self._moment
+
+
+class AwsRun:
+    """One scenario under one plan. The script is driven by hand: between two of its pauses AWS does its part."""
+
+    def __init__(self, scenario: Scenario, plan: Plan, aws: AwsInProcess) -> None:
+        self.scenario = scenario
+        self.plan = plan
+        clock = LoopClock()
+        self.world = World(clock, self._point, self._reach)
+        self.deployment = SimulatedDeployment(
+            aws=aws, agents=AgentRegistry([scenario.agent(self.world)]), functions=FUNCTIONS, clock=clock
+        )
+        self.deployment.plan = plan
+        self.deployment.committed = self._committed
+        self._loop = VirtualLoop(clock, InlineExecutor())
+        seeing = _observing()
+        self._observer = DynamoDBSessionStore(seeing.dynamodb, aws.table, s3=lambda: seeing.s3, bucket=aws.bucket)
+        self._keys = count(1)
+        self._head = Head()
+        self._violation: ViolationError | None = None
+        self._reached: set[str] = set()
+        self._script = scenario.script(self).__await__()
+        self._waits_for: str | None = None
+        self._is_over = False
+        self._viewer: Connection | None = None
+
+    def run(self) -> Ending:
+        """Run it to its end.
+
+        Raises:
+            ViolationError: Something does not hold, or the session is stuck.
+        """
+        try:
+            self._go_on()
+            while True:
+                self._settle()
+                if self._is_over:
+                    break
+                self._go_on()
+            self.plan.armed = False
+            return self._ending()
+        finally:
+            self.deployment.cold_start()
+            self._loop.close()
+
+    def _go_on(self) -> None:
+        """Let the user act until they wait for something."""
+        try:
+            self._waits_for = next(self._script)
+        except StopIteration:
+            self._waits_for = None
+            self._is_over = True
+
+    def _settle(self) -> None:
+        self.deployment.settle(LONGEST_SETTLING)
+        expected = expected_dispatches(self._stored())
+        if expected:
+            raise ViolationError(f"nobody will ever run {[(d.step_id, d.attempt) for d in expected]}")
+
+    # --- the world's -----------------------------------------------------------------------------------------------
+
+    async def _point(self, name: str) -> None:
+        await self.deployment.point(name)
+
+    async def _reach(self, moment: str) -> None:
+        self._reached.add(moment)
+        if self._waits_for == moment:
+            with self.deployment.aside():
+                self._waits_for = None
+                self._go_on()
+
+    def _committed(self) -> None:
+        """Check HEAD after a write of it that may have landed."""
+        with self.deployment.aside():
+            head = self._stored()
+        if head.version != self._head.version:
+            try:
+                check_head(self._head, head)
+            except ViolationError as violation:
+                self._violation = self._violation or violation
+            self._head = head
+
+    def _observe(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._loop.run_until_complete(work)
+
+    def _stored(self) -> Head:
+        return self._observe(self._observer.load(KEY)).head
+
+    def _ending(self) -> Ending:
+        log = self._observe(self._observer.read(KEY))
+        if self._violation is not None:
+            raise self._violation
+        check_log(log.head, log.entries)
+        if not self.plan.struck:
+            check_calm(log.entries)
+        ending = Ending.of(log.head, log.entries)
+        check_books(ending, self.world)
+        if self._viewer is not None and not self.plan.struck:
+            heard = [frame["version"] for frame in self._viewer.frames if frame.get("version")]
+            check(heard[-1:] == [log.head.version], f"a viewer heard of the versions {heard} of {log.head.version}")
+        return ending
+
+    # --- the user --------------------------------------------------------------------------------------------------
+
+    async def send(self, text: str, *, key: str | None = None, **more: str) -> str:
+        reply = self._persist("POST", f"{PATH}/inputs", {"text": text, **more}, key)
+        if self.scenario.viewer and self._viewer is None:
+            self._viewer = self._subscribed()
+        return reply if isinstance(reply, str) else "duplicate" if reply["duplicate"] else "accepted"
+
+    async def approve(self, approved: bool = True) -> str:
+        head = self._stored()
+        answer = "nothing"
+        for interrupt in head.turn.interrupts if head.turn else ():
+            path = f"{PATH}/interrupts/{interrupt.interrupt_id}"
+            reply = self._persist("POST", path, {"approved": approved}, None)
+            answer = reply if isinstance(reply, str) else reply["result"]
+        return answer
+
+    async def stop(self) -> str:
+        reply = self._persist("POST", f"{PATH}/stop", {}, None)
+        return reply if isinstance(reply, str) else str(reply["result"])
+
+    def _persist(self, method: str, path: str, body: Any, key: str | None) -> Any:
+        key = key or f"key-{next(self._keys)}"
+        for _ in range(MAX_TRIES):
+            reply = self.deployment.gateway.http(method, path, body, key=key)
+            if reply.status < 300:
+                return reply.body
+            if reply.status < 500:
+                return reply.body["error"]["code"]
+            self.deployment.advance(timedelta(seconds=1))
+        raise ViolationError("the deployment never answered its user")
+
+    def _subscribed(self) -> Connection:
+        armed, self.plan.armed = self.plan.armed, False
+        gateway = self.deployment.gateway
+        viewer = gateway.connect(gateway.http("POST", "/v1/socket-tickets", {}).body["ticket"])
+        assert viewer is not None
+        gateway.send(viewer, {"type": "subscribe", "session_id": SESSION})
+        self.plan.armed = armed
+        return viewer
+
+    async def when(self, moment: str) -> None:
+        if moment not in self._reached:
+            await _Pause(moment)
+
+    async def settled(self) -> None:
+        await _Pause(None)
+
+    async def wait(self, time: timedelta) -> None:
+        self.deployment.advance(time)
+
+
+@cache
+def _observing() -> Clients:
+    """Clients of our own, which no fault strikes. They outlive an account: moto puts itself into every call."""
+    from perdure.testing.moto import _session
+
+    return Clients(session=_session())
+
+
+def run_aws(scenario: Scenario, plan: Plan) -> Ending:
+    """Run a scenario on the AWS adapters, in an account of its own; see `AwsRun.run`."""
+    if not FUNCTIONS.is_dir():
+        raise RuntimeError(f"there are no handlers at {FUNCTIONS}: run this in a checkout of the repository")
+    os.environ.setdefault("AWS_DEFAULT_REGION", "us-east-1")
+    with aws_in_process() as aws:
+        return AwsRun(scenario, plan, aws).run()

@@ -1,0 +1,258 @@
+"""The catalogue: what a session lives through, each with an agent, a script of the user, and what may differ.
+
+A new feature adds its scenario here, and is swept from then on. A scenario's clean run has to be the same whatever
+the seed, apart from the order of what ends at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from perdure.core.limits import MAX_PARALLEL_WRITES
+from perdure.testing.simulation.agents import IDEMPOTENT, ONCE, READ, Build, agent, failing_model
+from perdure.testing.simulation.ending import Ending, differences
+from perdure.testing.simulation.world import User
+
+Compare = Callable[[Ending, Ending, bool], list[str]]
+
+
+def same(clean: Ending, run: Ending, may_be_unknown: bool) -> list[str]:
+    """Return what differs, where nothing may differ but an unknown outcome."""
+    return differences(clean, run, may_be_unknown=may_be_unknown)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    """One course of events.
+
+    Attributes:
+        script: What the user does.
+        compare: Returns what may not differ between the clean run and another.
+        large: Whether a run takes long; on AWS only a sample of its cases is run.
+        hot: Whether the embedded runtime goes on with the next step itself; else each goes through the queue.
+        viewer: Whether somebody watches: on AWS through a WebSocket, whose calls are points too.
+    """
+
+    name: str
+    about: str
+    agent: Build
+    script: Callable[[User], Awaitable[None]]
+    compare: Compare = same
+    large: bool = False
+    hot: bool = True
+    viewer: bool = False
+
+
+async def _ask(user: User) -> None:
+    await user.send("Where is my order?")
+    await user.settled()
+
+
+async def _ask_twice(user: User) -> None:
+    await _ask(user)
+    await user.send("And now?")
+    await user.settled()
+
+
+async def _approve(user: User) -> None:
+    await _ask(user)
+    await user.approve()
+    await user.settled()
+
+
+async def _reject(user: User) -> None:
+    await _ask(user)
+    await user.approve(False)
+    await user.settled()
+
+
+async def _let_expire(user: User) -> None:
+    await _ask(user)
+    await user.wait(timedelta(minutes=15))
+    await user.settled()
+
+
+async def _queue(user: User) -> None:
+    await user.send("Where is my order?")
+    await user.when("in-look_up")
+    await user.send("And one more thing.")
+    await user.settled()
+
+
+async def _resend(user: User) -> None:
+    await user.send("Where is my order?", key="same")
+    await user.settled()
+    await user.send("Where is my order?", key="same")
+    await user.send("And now?", key="other")
+    await user.send("Where is my order?", key="same")
+    await user.settled()
+
+
+def _stop_at(moment: str) -> Callable[[User], Awaitable[None]]:
+    async def script(user: User) -> None:
+        await user.send("Where is my order?")
+        await user.when(moment)
+        await user.stop()
+        await user.settled()
+        await user.send("Where is my order?")
+        await user.settled()
+
+    return script
+
+
+async def _stop_waiting(user: User) -> None:
+    await _ask(user)
+    await user.stop()
+    await user.settled()
+
+
+def _stopped(clean: Ending, run: Ending, may_be_unknown: bool) -> list[str]:
+    """A stop may come too late, or before there is anything to keep: then the turn ends in another legal way."""
+    found = differences(clean, run, may_be_unknown=may_be_unknown)
+    if not found:
+        return []
+    if run.work or run.pending or run.waiting or run.error:
+        return found
+    if len(run.turns) != len(clean.turns) or any(t not in ("turn_completed", "turn_cancelled") for t in run.turns):
+        return found
+    legal = {"succeeded", "rejected", "outcome_unknown"} if may_be_unknown else {"succeeded", "rejected"}
+    odd = {status for _, _, status in run.calls.values()} - legal
+    return [f"a stopped turn has calls that are {odd}"] if odd else []
+
+
+_T1 = agent(("look_up", READ))
+
+SCENARIOS: tuple[Scenario, ...] = (
+    Scenario(name="t1", about="one message, one read, one answer", agent=_T1, script=_ask, viewer=True),
+    Scenario(name="t1-cold", about="t1, each step through the queue", agent=_T1, script=_ask, hot=False),
+    Scenario(name="answer", about="two turns without a tool", agent=agent(), script=_ask_twice),
+    Scenario(
+        name="two-reads", about="two parallel reads", agent=agent(("look_up", READ), ("count", READ)), script=_ask
+    ),
+    Scenario(
+        name="two-writes",
+        about="two parallel idempotent writes",
+        agent=agent(("save", IDEMPOTENT), ("mark", IDEMPOTENT)),
+        script=_ask,
+    ),
+    Scenario(
+        name="eight-tools",
+        about="eight parallel calls: four reads, two idempotent writes, two payments",
+        agent=agent(("look_up", READ), ("count", READ), ("save", IDEMPOTENT), ("pay", ONCE), calls=2),
+        script=_ask,
+        large=True,
+    ),
+    Scenario(
+        name="many-writes",
+        about=f"{MAX_PARALLEL_WRITES + 2} parallel writes, of which {MAX_PARALLEL_WRITES} run at a time",
+        agent=agent(("save", IDEMPOTENT), calls=MAX_PARALLEL_WRITES + 2),
+        script=_ask,
+        large=True,
+    ),
+    Scenario(name="payment", about="a call that runs at most once", agent=agent(("pay", ONCE)), script=_ask),
+    Scenario(
+        name="payment-cold",
+        about="payment, each step through the queue",
+        agent=agent(("pay", ONCE)),
+        script=_ask,
+        hot=False,
+    ),
+    Scenario(
+        name="long-payment",
+        about="a call that runs longer than a lease is good for",
+        agent=agent(("pay", ONCE), tool_takes=200.0),
+        script=_ask,
+        large=True,
+    ),
+    Scenario(
+        name="approved",
+        about="a payment that a person approves",
+        agent=agent(("pay", ONCE), asks=True),
+        script=_approve,
+    ),
+    Scenario(
+        name="rejected", about="a payment that a person rejects", agent=agent(("pay", ONCE), asks=True), script=_reject
+    ),
+    Scenario(
+        name="expired",
+        about="a payment that nobody decides on in time",
+        agent=agent(("pay", ONCE), asks=True, deadline=timedelta(minutes=3)),
+        script=_let_expire,
+    ),
+    Scenario(
+        name="two-approvals",
+        about="two payments that a person approves one after the other",
+        agent=agent(("pay", ONCE), asks=True, calls=2),
+        script=_approve,
+        large=True,
+    ),
+    Scenario(
+        name="model-retry",
+        about="a provider that fails twice and then answers",
+        agent=failing_model(times=2, retryable=True),
+        script=_ask,
+    ),
+    Scenario(
+        name="model-error",
+        about="a provider that refuses the request",
+        agent=failing_model(times=10**6, retryable=False),
+        script=_ask,
+    ),
+    Scenario(
+        name="model-exhausted",
+        about="a provider that never answers",
+        agent=failing_model(times=10**6, retryable=True),
+        script=_ask,
+    ),
+    Scenario(
+        name="queued",
+        about="a message that comes in mid-turn",
+        agent=agent(("look_up", READ), tool_takes=5.0),
+        script=_queue,
+    ),
+    Scenario(
+        name="stop-in-model",
+        about="a stop while the model works, and another turn",
+        agent=agent(("look_up", READ), model_takes=10.0),
+        script=_stop_at("in-model"),
+        compare=_stopped,
+    ),
+    Scenario(
+        name="stop-in-read",
+        about="a stop while a read runs, and another turn",
+        agent=agent(("look_up", READ), tool_takes=10.0),
+        script=_stop_at("in-look_up"),
+        compare=_stopped,
+    ),
+    Scenario(
+        name="stop-in-payment",
+        about="a stop while a payment runs, and another turn",
+        agent=agent(("pay", ONCE), tool_takes=10.0),
+        script=_stop_at("in-pay"),
+        compare=_stopped,
+    ),
+    Scenario(
+        name="stop-in-approval",
+        about="a stop while a person is awaited",
+        agent=agent(("pay", ONCE), asks=True, deadline=timedelta(days=1)),
+        script=_stop_waiting,
+        compare=_stopped,
+    ),
+    Scenario(
+        name="large-output",
+        about="an output that needs a place of its own",
+        agent=agent(("look_up", READ), ("save", IDEMPOTENT), output="0123456789" * 1_000),
+        script=_ask,
+    ),
+    Scenario(
+        name="huge-output",
+        about="an output that goes to S3",
+        agent=agent(("look_up", READ), output="0123456789" * 40_000),
+        script=_ask,
+    ),
+    Scenario(name="resend", about="a message that is sent again with its key", agent=_T1, script=_resend, large=True),
+)
+
+BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}

@@ -1,0 +1,95 @@
+"""What is outside of the runtime: the books of what tools really did, and the people who use a session."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Protocol
+
+from perdure.agents.tools import ToolContext
+from perdure.testing.virtual_time import LoopClock
+
+Place = Callable[[str], Awaitable[None]]
+
+
+@dataclass
+class World:
+    """The outside of one run. It outlives every crash.
+
+    Attributes:
+        clock: The run's virtual time.
+        began: How often a body began, by tool call.
+        attempts: The same by tool call and attempt: an attempt is claimed once, so it begins once.
+        effects: How often a body took effect, by tool call. It did so once per idempotency key, however often it ran,
+            only if it is an idempotent write.
+        provider_calls: Requests that the model's provider received.
+    """
+
+    clock: LoopClock
+    point: Place
+    reach: Place
+    began: Counter[str] = field(default_factory=Counter)
+    attempts: Counter[tuple[str, int]] = field(default_factory=Counter)
+    effects: Counter[str] = field(default_factory=Counter)
+    keys: dict[str, set[str]] = field(default_factory=dict)
+    provider_calls: int = 0
+
+    async def tool(self, context: ToolContext, *, takes: float = 0.0) -> None:
+        """Be the body of a tool: a point before its effect, the effect, and a point after it.
+
+        Args:
+            takes: Seconds of virtual time between the two points.
+        """
+        await self.point(f"{context.tool_name}.begins")
+        self.began[context.tool_call_id] += 1
+        self.attempts[context.tool_call_id, context.attempt] += 1
+        self.keys.setdefault(context.tool_call_id, set()).add(context.idempotency_key)
+        await self.reach(f"in-{context.tool_name}")
+        if takes:
+            await self.clock.sleep(takes)
+        await self.point(f"{context.tool_name}.takes effect")
+        self.effects[context.tool_call_id] += 1
+        await self.point(f"{context.tool_name}.took effect")
+
+    async def provider(self, *, takes: float = 0.0) -> int:
+        """Be the provider of a model; returns which request it is, from 1."""
+        await self.point("model.asked")
+        self.provider_calls += 1
+        number = self.provider_calls
+        await self.reach("in-model")
+        if takes:
+            await self.clock.sleep(takes)
+        return number
+
+
+class User(Protocol):
+    """A client that never gives up: what fails it repeats with the same idempotency key.
+
+    The session is always the same. An answer that says no (HTTP 4xx) is an answer; its code is returned.
+    """
+
+    async def send(self, text: str, *, key: str | None = None, **more: str) -> str:
+        """Send a message; returns `accepted`, `duplicate` or an error's code."""
+        ...
+
+    async def approve(self, approved: bool = True) -> str:
+        """Decide on every approval that is open now; returns `resolved`, `nothing` or an error's code."""
+        ...
+
+    async def stop(self) -> str:
+        """Stop the running turn; returns what the runtime answers."""
+        ...
+
+    async def when(self, moment: str) -> None:
+        """Return while a body is at a moment (`in-model`, `in-<tool>`), or when nothing happens any more."""
+        ...
+
+    async def settled(self) -> None:
+        """Return when nothing happens any more by itself."""
+        ...
+
+    async def wait(self, time: timedelta) -> None:
+        """Return after some virtual time."""
+        ...

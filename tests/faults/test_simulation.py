@@ -1,0 +1,65 @@
+"""A small part of the sweep for every day, and the simulation itself: it counts, strikes, and says what to rerun."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from perdure.testing.simulation.__main__ import main
+from perdure.testing.simulation.faults import Fault, Plan
+from perdure.testing.simulation.run_embedded import run_embedded
+from perdure.testing.simulation.scenarios import BY_NAME, SCENARIOS
+from perdure.testing.simulation.sweep import Case, clean_run, run_case, sample, single_faults
+
+SMALL = [scenario.name for scenario in SCENARIOS if not scenario.large]
+
+
+def failures(cases: list[Case]) -> list[str]:
+    return [str(result) for result in map(run_case, cases) if result.problem]
+
+
+@pytest.mark.parametrize("scenario", ["t1", "payment", "t1-cold"])
+def test_a_crash_at_any_point_of_a_small_scenario_changes_nothing(scenario: str) -> None:
+    assert failures(single_faults(scenario, "embedded", ["crash_before", "crash_after"])) == []
+
+
+def test_a_sample_of_all_faults_on_aws_changes_nothing() -> None:
+    assert failures(sample(single_faults("payment", "aws"), 6, seed=1)) == []
+
+
+@pytest.mark.parametrize("scenario", SMALL)
+def test_every_small_scenario_ends_as_its_clean_run_under_another_seed(scenario: str) -> None:
+    assert failures([Case(scenario, "embedded", seed=1)]) == []
+
+
+def test_a_number_names_the_same_call_in_every_run() -> None:
+    plans = [Plan("embedded"), Plan("embedded")]
+    for plan in plans:
+        run_embedded(BY_NAME["eight-tools"], plan)
+
+    assert plans[0].points == plans[1].points
+
+
+def test_a_fault_that_strikes_is_told_with_the_call_that_it_struck() -> None:
+    _, points = clean_run("t1", "embedded")
+    at = next(point.number for point in points if point.name == "store.commit")
+
+    result = run_case(Case("t1", "embedded", (Fault("crash_after", at),)))
+
+    assert (result.problem, result.struck) == (None, (f"crash_after at {at}: store.commit",))
+
+
+def test_a_case_prints_the_line_that_runs_it_again(capsys: Any) -> None:
+    case = Case("t1", "embedded", (Fault("crash_before", 3), Fault("lost_answer", 9)))
+
+    status = main(case.command.removeprefix("python -m perdure.testing.simulation ").split())
+
+    assert case.command.endswith("--scenario t1 --adapter embedded --fault crash_before,lost_answer --at 3,9")
+    assert status == 0
+    assert "crash_before at 3" in capsys.readouterr().out
+
+
+def test_an_unknown_fault_is_refused_with_the_names_of_those_there_are() -> None:
+    with pytest.raises(ValueError, match="crash_before, crash_after"):
+        Fault("earthquake", 1)
