@@ -132,7 +132,7 @@ async def _landed(ports: Ports, key: SessionKey, loaded: Loaded, entry: Entry, d
     await resend_unclaimed(ports, key, loaded.head)
     await asyncio.gather(*(ports.timers.set(key, timer) for timer in expected_timers(loaded.head)))
     await ports.live.changed(key, loaded.head)
-    return Executed(head=decision.head, reply=decision.reply, entry=entry)
+    return Executed(head=decision.head, reply=decision.reply, entry=entry, known=loaded)
 
 
 def earlier_reply(loaded: Loaded, claims: Sequence[ReceiptClaim]) -> JsonObject | None:
