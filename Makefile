@@ -22,15 +22,17 @@ TYPED := layers/runtime/perdure $(wildcard layers/agents functions tests bench e
 
 # More arguments for pytest: make test ARGS="-k lease -x"
 ARGS ?=
+SWEEP ?=
 
-.PHONY: help run demo test check format bench build deploy lock clean
+.PHONY: help run demo test test-faults check format bench build deploy lock clean
 
 help:
 	@printf '%s\n' \
 	  'make run      the development server: API and console on this machine' \
 	  'make demo     one agent, start to finish, in the terminal' \
 	  'make test     the tests (ARGS="-k name" for some of them)' \
-	  'make check    format, lint and types' \
+	  'make test-faults  break the system at every point where it can break' \
+  'make check    format, lint and types' \
 	  'make format   rewrite the code as `make check` wants it' \
 	  'make bench    measure, and write bench/results/' \
 	  'make build    build the Lambda functions and layers with SAM' \
@@ -75,6 +77,11 @@ demo: $(VENV)/.installed
 
 test: $(VENV)/.installed
 	$(BIN)/python -m pytest $(ARGS)
+
+# The sweep of every fault, then the mutations, which the sweep has to notice. SWEEP="--scenario t1" for some of it.
+test-faults: $(VENV)/.installed
+	$(BIN)/python -m perdure.testing.simulation $(SWEEP)
+	$(BIN)/python -m pytest -m faults $(ARGS)
 
 check: $(VENV)/.installed
 	$(BIN)/ruff format --check $(CHECKED)

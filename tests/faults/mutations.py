@@ -1,0 +1,183 @@
+"""Ways of breaking the product on purpose. Each is an edit of its source, and a sweep that has to notice it.
+
+The edits are exact: when the source has changed, the test of that mutation says so, and the edit follows the source.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+Edit = tuple[str, str, str]
+"""File below the package, what stands there once, and what stands there instead."""
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """One broken rule.
+
+    Attributes:
+        breaks: What no longer holds.
+        sweep: Arguments of `python -m perdure.testing.simulation`: the smallest sweep that notices.
+    """
+
+    name: str
+    breaks: str
+    edits: tuple[Edit, ...]
+    sweep: str
+
+
+MUTATIONS: tuple[Mutation, ...] = (
+    Mutation(
+        "drop-the-version-condition",
+        "of two commits on one version exactly one holds (design §2)",
+        (
+            (
+                "aws/store.py",
+                'condition="#version = :expected" if expected else "attribute_not_exists(#pk)"',
+                'condition="attribute_exists(#pk)" if expected else "attribute_not_exists(#pk)"',
+            ),
+            ("aws/store.py", 'values={"expected": expected} if expected else None', "values=None"),
+        ),
+        "--scenario two-reads --adapter aws --fault slow",
+    ),
+    Mutation(
+        "drop-before-materialize",
+        "an entry leaves the tail only after its puts were acknowledged (races.md X3)",
+        (
+            (
+                "aws/tail.py",
+                "        await _all_of(\n            self._table.put_once(log_item(partition, stored)),",
+                (
+                    "        self._memory(partition).durable.add(stored.version)\n"
+                    "        await _all_of(\n            self._table.put_once(log_item(partition, stored)),"
+                ),
+            ),
+        ),
+        "--scenario answer --adapter aws --fault error,throttle",
+    ),
+    Mutation(
+        "look-in-the-tail-only",
+        "a command whose answer was lost is found wherever its entry has gone (races.md X2)",
+        (
+            (
+                "aws/store.py",
+                "            landed = await self._log.entry(partition, stored.version)",
+                "            pass",
+            ),
+            (
+                "aws/store.py",
+                "                stored = await self._log.entry(partition, version)",
+                "                pass",
+            ),
+        ),
+        "--scenario two-reads --adapter aws --fault lost_answer --then slow",
+    ),
+    Mutation(
+        "never-look-for-a-lost-commit",
+        "one command is committed once, whatever becomes of the answer (races.md X2)",
+        (("steps/commit.py", "if tried and (landed :=", "if not tried and (landed :="),),
+        "--scenario t1-cold --adapter embedded --fault lost_answer",
+    ),
+    Mutation(
+        "send-before-commit",
+        "effects go out after the commit that calls for them (design §2)",
+        (
+            (
+                "steps/commit.py",
+                "                made = await ports.store.commit(key, loaded, decision)",
+                (
+                    "                for early in expected_dispatches(decision.head):\n"
+                    "                    await ports.queue.send(key, early)\n"
+                    "                made = await ports.store.commit(key, loaded, decision)"
+                ),
+            ),
+            (
+                "steps/commit.py",
+                "for d in after if d not in before and d.claimed_by is None",
+                "for d in after if False",
+            ),
+        ),
+        "--scenario t1-cold --adapter embedded",
+    ),
+    Mutation(
+        "skip-started",
+        "a write's start is committed before its body runs (spec TOOL-07)",
+        (("steps/call_tool.py", "if not call.is_read and not await _may_start(attempt, call):", "if False:"),),
+        "--scenario payment-cold --adapter embedded --fault crash_before",
+    ),
+    Mutation(
+        "take-a-start-for-somebody-elses",
+        "a start whose answer was lost is recognised by its owner (races.md X8)",
+        (
+            ("core/tools.py", '{"go": call.started == command.owner}', '{"go": False}'),
+            ("steps/commit.py", "if tried and (landed :=", "if not tried and (landed :="),
+        ),
+        "--scenario payment-cold --adapter embedded --fault lost_answer",
+    ),
+    Mutation(
+        "reclaim-an-attempt",
+        "an attempt is claimed at most once (races.md X6)",
+        (("embedded/leases.py", "WHERE attempt < excluded.attempt", "WHERE attempt <= excluded.attempt"),),
+        "--scenario two-reads --adapter embedded --fault duplicate",
+    ),
+    Mutation(
+        "revoke-the-living",
+        "a lease that has not expired is not revoked (design §3)",
+        (("embedded/leases.py", "if now < to_millis(lease.expires_at + LEASE_GRACE):", "if False:"),),
+        "--scenario long-payment --adapter embedded --fault crash_before",
+    ),
+    Mutation(
+        "never-renew",
+        "a running step keeps its lease (design §3)",
+        (("core/limits.py", "LEASE_RENEWAL = timedelta(seconds=20)", "LEASE_RENEWAL = timedelta(hours=20)"),),
+        "--scenario long-payment --adapter embedded --fault crash_before",
+    ),
+    Mutation(
+        "receipt-before-head",
+        "a key's receipt is read after HEAD (races.md X1)",
+        (
+            (
+                "aws/store.py",
+                "        record = await self._head(partition)\n        receipts = {",
+                (
+                    "        early = await self._receipts(partition, list(receipt_keys), 0) if receipt_keys else {}\n"
+                    "        record = await self._head(partition)\n        receipts = {"
+                ),
+            ),
+            (
+                "aws/store.py",
+                "            receipts |= await self._receipts(partition, unknown, record.purged_version)",
+                "            receipts |= early",
+            ),
+        ),
+        "--scenario t1 --adapter aws --fault duplicate",
+    ),
+    Mutation(
+        "acknowledge-and-never-look-again",
+        "a crash between commit and send heals (races.md X9)",
+        (
+            (
+                "steps/commit.py",
+                "    for dispatch in expected_dispatches(head):\n        if dispatch.claimed_by is None and",
+                "    for dispatch in ():\n        if dispatch.claimed_by is None and",
+            ),
+            ("steps/recover.py", "    for key in due:\n", "    for key in ():\n"),
+        ),
+        "--scenario answer --adapter aws --fault crash_before,crash_after",
+    ),
+    Mutation(
+        "do-not-look-at-the-start",
+        "a process that starts sends again what an earlier one had not sent (design §5)",
+        (
+            ("steps/recover.py", "        if at_start or overdue:", "        if False:"),
+            ("steps/recover.py", "    for key in due:\n", "    for key in ():\n"),
+        ),
+        "--scenario t1-cold --adapter embedded --fault crash_before",
+    ),
+    Mutation(
+        "let-all-writes-run",
+        "at most eight writes run at a time (design §3)",
+        (("core/turns.py", "(call.is_read or free > 0)", "(call.is_read or free > -99)"),),
+        "--scenario many-writes --adapter embedded --fault crash_after",
+    ),
+)
