@@ -11,7 +11,7 @@ from typing import Any
 from bench.latency import deployment
 from bench.workload import SLOW_TOOL_SECONDS, user_text
 from perdure.testing.counting import AwsCounter
-from perdure.testing.latency import LatencyModel, TimedCall
+from perdure.testing.latency import HOP, LatencyModel, TimedCall
 from perdure.testing.overlapping import OverlappingHarness
 
 PARALLEL = (1, 2, 4, 8, 16, 32, 64)
@@ -40,6 +40,8 @@ def _turn(number: int) -> dict[str, Any]:
         harness.timed.clear()
         harness.send("wide", user_text(2, f"parallel{number}"), key="m-2")
         used = counter.take()
+        tools = sum((call.operation, call.kind) == (HOP, "call_tool") for call in harness.latency.calls)
+        assert tools >= number, f"the model asked for {tools} tools instead of {number}"
         commits = [c for c in harness.latency.calls if (c.operation, c.kind) == ("dynamodb.UpdateItem", "HEAD")]
         progress = used.write_units_of["PROG"]
         return {

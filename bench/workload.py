@@ -63,8 +63,9 @@ def reply(request: ModelRequest) -> Reply:
     usage = CallUsage(input_tokens=400 + 120 * turn, output_tokens=30, cached_input_tokens=0, reasoning_tokens=0)
     if notes:
         return Reply(text=f"answer {turn}: according to {len(notes)} note(s): {notes[0]}", usage=usage)
-    if users[-1].text.startswith("parallel"):
-        calls = tuple(call("slow_read", key=f"k{turn}-{index}") for index in range(PARALLEL_TOOLS))
+    if wanted := _PARALLEL.match(users[-1].text):
+        number = int(wanted[1] or PARALLEL_TOOLS)
+        calls = tuple(call("slow_read", key=f"k{turn}-{index}") for index in range(number))
         return Reply(calls=calls, usage=usage)
     return Reply(calls=(call("read_note", key=f"k{turn}"),), usage=usage)
 

@@ -10,6 +10,7 @@ import pytest
 
 from perdure import AgentDefinition, function_tool
 from perdure.agents.definition import AgentRegistry
+from perdure.aws.bootstrap import Runtime
 from perdure.aws.clients import in_thread
 from perdure.models import ModelRequest, Reply, ScriptedModel, call, tool_results
 from perdure.testing.latency import (
@@ -23,7 +24,7 @@ from perdure.testing.latency import (
     critical_path,
 )
 from perdure.testing.moto import AwsInProcess, aws_in_process
-from perdure.testing.overlapping import OverlappingHarness
+from perdure.testing.overlapping import CONTAINERS, OverlappingHarness
 from perdure.testing.virtual_time import LoopClock
 
 FUNCTIONS = Path(__file__).parents[3] / "functions"
@@ -202,3 +203,16 @@ def test_a_commit_can_be_given_the_price_of_a_transaction(aws: AwsInProcess) -> 
         harness.close()
 
     assert times[1] > 2 * times[0]
+
+
+def test_every_container_of_a_deployment_is_prepared_before_it_runs(aws: AwsInProcess) -> None:
+    agent = AgentDefinition(name="greeter", model=ScriptedModel(lambda _request: "hello"), tools=[])
+    harness = OverlappingHarness(aws, AgentRegistry([agent]), FUNCTIONS, latency=a_model(aws))
+    prepared: list[Runtime] = []
+    harness.prepare = prepared.append
+
+    harness.send("one", "hi", key="m-1")
+
+    assert len(prepared) == 2 * CONTAINERS  # those of `api` and of `run_model`
+    assert len(set(map(id, prepared))) == len(prepared)
+    harness.close()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, NoReturn, TypeVar
@@ -56,10 +56,12 @@ class OverlappingHarness(LambdaHarness):
     Attributes:
         latency: What calls take; attach the clients that are to be charged for.
         timed: All invocations so far, in the order in which they ended.
+        prepare: Called with each new container; it may set what a deployment could set.
     """
 
     latency: LatencyModel = field(default_factory=LatencyModel)
     timed: list[TimedInvocation] = field(default_factory=list)
+    prepare: Callable[[Runtime], None] = lambda _container: None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -132,9 +134,11 @@ class OverlappingHarness(LambdaHarness):
         return idle.pop(self._picks.randrange(len(idle)))
 
     def _new_container(self) -> Runtime:
-        return _Container(
+        container = _Container(
             self._settings, clients=self.aws.clients, clock=self.clock, new_id=self._new_id, agents=self.agents
         )
+        self.prepare(container)
+        return container
 
     def _deliver_what_was_sent(self) -> None:
         self.queues.collect()
