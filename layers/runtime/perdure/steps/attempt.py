@@ -115,7 +115,10 @@ class Attempt:
 
     async def commit(self, command: StepCommand, *, taker: Taker | None = None) -> Executed:
         """Carry out a command of this step, on what this worker knows if that is still current."""
-        executed = await execute(self.ports, self.key, command, taker=taker, known=self.known)
+        known = self.known
+        if known is not None and len(expected_dispatches(known.head)) > 1:
+            known = None  # a sibling has most likely written since, and a lost write costs more than a read
+        executed = await execute(self.ports, self.key, command, taker=taker, known=known)
         self.known = executed.known
         return executed
 
