@@ -6,6 +6,8 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -50,14 +52,34 @@ def test_every_edit_applies_to_the_source_as_it_is(mutation: Mutation) -> None:
         assert (ROOT / PACKAGE / name).read_text(encoding="utf-8").count(old) == 1, f"{name}: {old}"
 
 
+@pytest.fixture(scope="module")
+def sweeps(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, Future[subprocess.CompletedProcess[str]]]]:
+    """The sweeps of all mutations that were asked for, as many at a time as there are cores."""
+
+    def sweep(mutation: Mutation) -> subprocess.CompletedProcess[str]:
+        root = a_copy(tmp_path_factory.mktemp(mutation.name))
+        break_it(root, mutation)
+        return swept(root, mutation.sweep)
+
+    asked = [item for item in request.session.items if getattr(item, "originalname", "") == NOTICED]
+    mutations: list[Mutation] = [item.callspec.params["mutation"] for item in asked]  # type: ignore[attr-defined]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        yield {mutation.name: pool.submit(sweep, mutation) for mutation in mutations}
+        pool.shutdown(cancel_futures=True)
+
+
 @pytest.mark.faults
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
-def test_the_sweep_notices_a_broken_product(mutation: Mutation, tmp_path: Path) -> None:
-    root = a_copy(tmp_path)
-    break_it(root, mutation)
-
-    sweep = swept(root, mutation.sweep)
+def test_the_sweep_notices_a_broken_product(
+    mutation: Mutation, sweeps: dict[str, Future[subprocess.CompletedProcess[str]]]
+) -> None:
+    sweep = sweeps[mutation.name].result()
 
     assert sweep.returncode == 1, f"nobody noticed that {mutation.breaks} no longer holds:\n{sweep.stdout}"
     assert sweep.stdout.startswith("python -m perdure.testing.simulation --scenario"), sweep.stdout + sweep.stderr
     print(sweep.stdout)
+
+
+NOTICED = test_the_sweep_notices_a_broken_product.__name__

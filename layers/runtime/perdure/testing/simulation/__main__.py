@@ -32,7 +32,7 @@ PAIRS = {"embedded": 40, "aws": 4}
 WHOLE_ON_AWS = ("t1", "payment")
 """Scenarios whose every point is swept on AWS, where a run takes ten times as long; of the others, a sample."""
 
-SAMPLE_ON_AWS = 24
+SAMPLE_ON_AWS = 16
 """Cases of each other scenario on AWS."""
 
 

@@ -29,6 +29,7 @@ def agent(
     tool_takes: float = 0.0,
     model_takes: float = 0.0,
     output: str = "done",
+    inline: bool = False,
 ) -> Build:
     """Return what builds an agent that calls its tools, all at once, and then answers.
 
@@ -40,6 +41,7 @@ def agent(
         tool_takes: Seconds of virtual time that a body takes.
         model_takes: The same of the model's first request of a turn.
         output: What each tool returns.
+        inline: Whether the model's function may run them itself.
     """
 
     def build(world: World) -> AgentDefinition:
@@ -50,7 +52,7 @@ def agent(
                 return Reply(text="All done, thank you for your patience.")
             return Reply(text="Let me see.", calls=tuple(call(name) for name, _ in tools for _ in range(calls)))
 
-        made = [_tool(world, name, effect, asks, tool_takes, output) for name, effect in tools]
+        made = [_tool(world, name, effect, asks, tool_takes, output, inline) for name, effect in tools]
         policies = {name: ToolPolicy(approval_deadline=deadline) for name, _ in tools} if deadline else {}
         model = ScriptedModel(script, clock=world.clock)
         return AgentDefinition(name="simulated", model=model, tools=made, tool_policies=policies)
@@ -58,8 +60,10 @@ def agent(
     return build
 
 
-def _tool(world: World, name: str, effect: Effect, asks: bool, takes: float, output: str) -> FunctionTool:
-    @function_tool(name=name, effect=effect, requires_approval=asks, description="Does what it is called.")
+def _tool(world: World, name: str, effect: Effect, asks: bool, takes: float, output: str, inline: bool) -> FunctionTool:
+    @function_tool(
+        name=name, effect=effect, requires_approval=asks, inline=inline, description="Does what it is called."
+    )
     async def body(context: ToolContext) -> str:
         await world.tool(context, takes=takes)
         return output

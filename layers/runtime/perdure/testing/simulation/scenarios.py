@@ -128,6 +128,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     Scenario(name="t1", about="one message, one read, one answer", agent=_T1, script=_ask, viewer=True),
     Scenario(name="t1-cold", about="t1, each step through the queue", agent=_T1, script=_ask, hot=False),
     Scenario(name="answer", about="two turns without a tool", agent=agent(), script=_ask_twice),
+    Scenario(name="t1-inline", about="t1 in one function", agent=agent(("look_up", READ), inline=True), script=_ask),
     Scenario(
         name="two-reads", about="two parallel reads", agent=agent(("look_up", READ), ("count", READ)), script=_ask
     ),
@@ -152,6 +153,12 @@ SCENARIOS: tuple[Scenario, ...] = (
         large=True,
     ),
     Scenario(name="payment", about="a call that runs at most once", agent=agent(("pay", ONCE)), script=_ask),
+    Scenario(
+        name="payment-inline",
+        about="a call that runs at most once, in the model's own function",
+        agent=agent(("pay", ONCE), inline=True),
+        script=_ask,
+    ),
     Scenario(
         name="payment-cold",
         about="payment, each step through the queue",
