@@ -248,7 +248,7 @@ def crash_everywhere(harness: LambdaHarness, begin: Callable[[str], None]) -> It
     begin("/v1/sessions/counted")
     with CrashPoint().of(harness) as counted:
         harness.settle()
-    assert counted.writes > 10, "there are hardly any writes to crash at"
+    assert counted.writes >= 8, "there are hardly any writes to crash at"
     places = [(number, True) for number in range(1, counted.writes + 1)] + [(n, False) for n in counted.firsts]
     for at_write, landed in places:
         session = f"/v1/sessions/crash-{at_write}-{landed}"

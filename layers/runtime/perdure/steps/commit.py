@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from perdure.core.commands import (
@@ -55,7 +55,8 @@ class Executed:
     """What became of a command.
 
     `entry` is None when nothing had to change; `duplicate` says that the reply is that of an earlier command.
-    `known` is the session behind the commit, for whoever decides on it again at once.
+    `known` is the session behind the commit, for whoever decides on it again at once. `telling` is the word to the
+    viewers that is still under way when a taker goes on; it has to be awaited before the worker's host may sleep.
     """
 
     head: Head
@@ -63,6 +64,7 @@ class Executed:
     entry: Entry | None = None
     duplicate: bool = False
     known: Loaded | None = None
+    telling: asyncio.Task[None] | None = None
 
 
 async def execute(
@@ -123,8 +125,18 @@ async def execute(
                 raise
             await ports.clock.sleep(min(OUTAGE_DELAY_SECONDS * 2 ** (outages - 1), LONGEST_OUTAGE_DELAY_SECONDS))
         else:
-            await send_effects(ports, key, loaded.head, decision.head)
-            return Executed(head=decision.head, reply=decision.reply, entry=decision.entry, known=made)
+            done = Executed(head=decision.head, reply=decision.reply, entry=decision.entry, known=made)
+            return await _effects_sent(ports, key, loaded.head, done, goes_on=taker is not None)
+
+
+async def _effects_sent(ports: Ports, key: SessionKey, old: Head, done: Executed, *, goes_on: bool) -> Executed:
+    """Send what follows from a commit. A worker that goes on with the next step does not wait for the viewers."""
+    if not goes_on or ports.in_process:
+        await send_effects(ports, key, old, done.head)
+        return done
+    telling = asyncio.create_task(ports.live.changed(key, done.head))
+    await send_effects(ports, key, old, done.head, tell=False)
+    return replace(done, telling=telling)
 
 
 async def _landed(ports: Ports, key: SessionKey, loaded: Loaded, entry: Entry, decision: Decision) -> Executed:
@@ -154,14 +166,19 @@ def earlier_reply(loaded: Loaded, claims: Sequence[ReceiptClaim]) -> JsonObject 
     return None
 
 
-async def send_effects(ports: Ports, key: SessionKey, old: Head, new: Head) -> None:
-    """Send what the new head expects and the old one did not. What gets lost here is found by the sweep."""
+async def send_effects(ports: Ports, key: SessionKey, old: Head, new: Head, *, tell: bool = True) -> None:
+    """Send what the new head expects and the old one did not. What gets lost here is found by the sweep.
+
+    Args:
+        tell: Tell the viewers, too; False: the caller does.
+    """
     before, after = set(expected_dispatches(old)), expected_dispatches(new)
     was, now = set(expected_timers(old)), expected_timers(new)
     sends = [ports.queue.send(key, d) for d in after if d not in before and d.claimed_by is None]
     sends += [ports.timers.set(key, timer) for timer in now if timer not in was]
     sends += [ports.timers.cancel(key, timer) for timer in was if timer not in now]
-    sends.append(ports.live.changed(key, new))
+    if tell:
+        sends.append(ports.live.changed(key, new))
     if ports.in_process:
         for send in sends:
             await send

@@ -55,10 +55,10 @@ class Progress:
                 )
 
     async def close(self) -> None:
-        """Publish the rest; nothing is gathered after this."""
+        """End it. What was gathered and not published yet is left out: the commit that follows tells it all."""
         if self._flusher is not None:
             self._flusher.cancel()
-        await self.flush()
+        self._pending.clear()
 
     async def _flush_later(self) -> None:
         await self._attempt.ports.clock.sleep(self._interval)

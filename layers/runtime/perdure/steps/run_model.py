@@ -68,8 +68,13 @@ async def run_model(deps: StepDeps, message: StepMessage, *, deadline: datetime 
             return
         owner = attempt.owner
         done = await _ModelCall(deps, attempt).run()
-    while done is not None and (dispatch := _taken(done, owner)) is not None:
-        done = await _go_on(deps, message.key, done, dispatch, deadline)
+    telling = [done.telling] if done is not None else []
+    try:
+        while done is not None and (dispatch := _taken(done, owner)) is not None:
+            done = await _go_on(deps, message.key, done, dispatch, deadline)
+            telling += [done.telling] if done is not None else []
+    finally:
+        await asyncio.gather(*(task for task in telling if task is not None), return_exceptions=True)
 
 
 def _taken(done: Executed, owner: str) -> Dispatch | None:
