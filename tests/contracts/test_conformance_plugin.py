@@ -13,6 +13,8 @@ from tests.contracts.wrong_stores import CAUGHT_BY
 
 ROOT = Path(__file__).resolve().parents[2]
 
+pytestmark = pytest.mark.slow
+
 CONFTEST = """
 import pytest
 from tests.contracts.toy_store import ToyLeases, ToyStore, open_toy

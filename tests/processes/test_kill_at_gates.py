@@ -14,7 +14,7 @@ from perdure.testing.history import shape
 from perdure.testing.processes import again_until_answered, decide, finished, pending, poll_until
 from tests.processes.builders import Scene, all_events, the_turn, transcript
 
-pytestmark = [pytest.mark.processes, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
 UNKNOWN_AND_NOT_PAID = ("outcome_unknown", 0)
 UNKNOWN_AND_PAID = ("outcome_unknown", 1)

@@ -28,6 +28,8 @@ from perdure.testing.fixtures import SESSION
 from tests.races.rig import ADAPTERS, Rig, open_rig
 from tests.unit.steps.builders import an_agent, asking_for
 
+pytestmark = pytest.mark.slow
+
 ORDERS: dict[str, Callable[[], Order]] = {f"seed-{seed}": partial(seeded, seed) for seed in range(6)}
 ORDERS |= {"lockstep": lambda: lockstep, "together": lambda: together}
 
@@ -283,7 +285,6 @@ async def test_eight_results_at_once_all_hold(adapter: str, order: Order) -> Non
         assert max(rig.race.trace.lost().values(), default=0) <= 7
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("adapter", "name", "most"),
     [
