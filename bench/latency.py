@@ -67,13 +67,21 @@ class Variant:
 
     turn: str
     commits: Figure | None = None
+    hot: bool = False
 
     @property
     def name(self) -> str:
-        return self.turn if self.commits is None else f"{self.turn}, each commit a transaction"
+        name = f"{self.turn} hot" if self.hot else self.turn
+        return name if self.commits is None else f"{name}, each commit a transaction"
 
 
-VARIANTS = (Variant("T1"), Variant("T1", TRANSACTION), Variant("T2"), Variant("T2", TRANSACTION))
+VARIANTS = (
+    Variant("T1"),
+    Variant("T1", hot=True),
+    Variant("T1", TRANSACTION),
+    Variant("T2"),
+    Variant("T2", TRANSACTION),
+)
 
 
 def measure() -> dict[str, Any]:
@@ -92,7 +100,7 @@ def measure() -> dict[str, Any]:
 
 def turns_of_session(variant: Variant, number: int) -> list[TimedTurn]:
     """Run a session's turns in a deployment of their own, each turn with its own seed."""
-    with deployment(LatencyModel(commits=variant.commits)) as harness:
+    with deployment(LatencyModel(commits=variant.commits), hot=variant.hot) as harness:
         session = f"s-{number}"
         harness.watch(session)
         harness.send(session, user_text(1), key="m-1")
@@ -103,10 +111,10 @@ def turns_of_session(variant: Variant, number: int) -> list[TimedTurn]:
 
 
 @contextmanager
-def deployment(model: LatencyModel) -> Iterator[OverlappingHarness]:
+def deployment(model: LatencyModel, *, hot: bool = False) -> Iterator[OverlappingHarness]:
     """A deployment with the workload's agent whose calls take what the model says."""
     with aws_in_process() as aws:
-        harness = OverlappingHarness(aws, AgentRegistry([agent()]), FUNCTIONS, latency=model)
+        harness = OverlappingHarness(aws, AgentRegistry([agent(hot=hot)]), FUNCTIONS, latency=model)
         clients = aws.clients
         for client in (clients.dynamodb, clients.sqs, clients.s3, clients.scheduler, clients.connections):
             model.attach(client)

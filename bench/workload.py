@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import re
 import sys
+from dataclasses import replace
 from importlib.metadata import version
 from itertools import takewhile
 from typing import Any
@@ -70,9 +71,10 @@ def reply(request: ModelRequest) -> Reply:
     return Reply(calls=(call("read_note", key=f"k{turn}"),), usage=usage)
 
 
-def agent() -> AgentDefinition:
-    """Return the agent of the workload."""
-    return AgentDefinition(name="bench", model=ScriptedModel(reply, chunk=64), tools=[read_note, slow_read])
+def agent(*, hot: bool = False) -> AgentDefinition:
+    """Return the agent of the workload; `hot`: its quick tool may run in the function of the model step."""
+    tools = [replace(read_note, inline=hot), slow_read]
+    return AgentDefinition(name="bench", model=ScriptedModel(reply, chunk=64), tools=tools)
 
 
 def machine() -> dict[str, Any]:
