@@ -34,11 +34,14 @@ class Loaded:
     Attributes:
         head: `Head()` for a session that was never written; a purged one keeps version and counters.
         receipts: Those that were asked for and exist, by key hash.
+        recent: The newest entries, as far as they came along without a read of their own: gapless, up to HEAD's
+            version, oldest first. May be empty.
         token: What the adapter wants to see again at the commit; nobody else looks at it.
     """
 
     head: Head
     receipts: Mapping[str, Receipt] = field(default_factory=dict)
+    recent: tuple[Entry, ...] = ()
     token: Any = None
 
 

@@ -26,6 +26,10 @@ _ROUNDS = 3
 _LAST_VERSION = 10**12 - 1
 
 
+MOST_AT_HAND = 32
+"""Entries that come along with a load at most: those of a few turns. Our own choice."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
     """Which versions a reader asked for (`SessionStore.read`)."""
@@ -105,6 +109,20 @@ class LogReader:
         entry = entry_of(written)
         self._cache.put(partition, entry, len(written))
         return entry
+
+    def at_hand(self, partition: str, record: HeadRecord) -> tuple[Entry, ...]:
+        """Return the newest entries that are in the tail or in the cache, without a gap, oldest first."""
+        entries: list[Entry] = []
+        for version in range(record.head.version, max(record.head.version - MOST_AT_HAND, record.purged_version), -1):
+            entry = self._cache.get(partition, version)
+            if entry is None:
+                stored = record.in_tail(version)
+                if stored is None or stored.body is not None:
+                    break
+                entry = stored.entry()
+                self._cache.put(partition, entry, len(stored.text))
+            entries.append(entry)
+        return tuple(reversed(entries))
 
     async def _entries(self, partition: str, wanted: range, found: dict[int, StoredEntry]) -> tuple[Entry, ...]:
         entries = {v: known for v in wanted if (known := self._cache.get(partition, v)) is not None}

@@ -68,7 +68,8 @@ class DynamoDBSessionStore:
         unknown = [name for name in dict.fromkeys(receipt_keys) if name not in receipts]
         if record.head.exists and unknown:
             receipts |= await self._receipts(partition, unknown, record.purged_version)
-        return Loaded(head=record.head, receipts=receipts, token=record)
+        recent = self._log.at_hand(partition, record)
+        return Loaded(head=record.head, receipts=receipts, recent=recent, token=record)
 
     async def peek(self, key: SessionKey) -> Head:
         """Read HEAD, possibly a moment old."""

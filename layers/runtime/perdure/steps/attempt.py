@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from perdure.core.commands import StepCommand, Taker
+from perdure.core.entries import Entry
 from perdure.core.expected import Dispatch, expected_dispatches
 from perdure.core.head import Head, Turn
 from perdure.core.limits import LEASE_DURATION, LEASE_RENEWAL
@@ -112,6 +113,13 @@ class Attempt:
         held = await hold(self.key, self.step_id, self.number, self.owner, expires)
         self.leased = True
         return held
+
+    def at_hand(self, first: int) -> tuple[Entry, ...]:
+        """Return the entries from a version to that of `head` if they came along with it, else none."""
+        recent = self.known.recent if self.known is not None else ()
+        if not recent or recent[0].version > first or recent[-1].version != self.head.version:
+            return ()
+        return tuple(entry for entry in recent if entry.version >= first)
 
     async def commit(self, command: StepCommand, *, taker: Taker | None = None) -> Executed:
         """Carry out a command of this step, on what this worker knows if that is still current."""

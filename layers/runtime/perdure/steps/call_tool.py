@@ -77,7 +77,9 @@ async def _can_not_run(attempt: Attempt, call: Call, why: str) -> Executed:
 async def _arguments(attempt: Attempt, call: Call, made_by: Entry | None) -> JsonObject:
     """Return the arguments that were checked when the call was stored."""
     version = version_of(call.call_id)
+    assert version is not None, "a call's id is ours"
     entries: Sequence[Entry] = (made_by,) if made_by is not None and made_by.version == version else ()
+    entries = entries or attempt.at_hand(version)[:1]
     if not entries:
         entries = (await attempt.ports.store.read(attempt.key, first=version, last=version)).entries
     for entry in entries:

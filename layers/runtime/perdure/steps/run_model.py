@@ -211,10 +211,12 @@ class _ModelCall:
         """Return the conversation and the runner's state, reading only entries that this process has not seen."""
         attempt = self.attempt
         transcript = self.deps.transcripts.take(attempt.key)
-        if transcript.version < attempt.head.version:
-            first = transcript.version + 1
-            log = await attempt.ports.store.read(attempt.key, first=first, last=attempt.head.version)
-            transcript.extend(log.entries)
+        first = transcript.version + 1
+        if first <= attempt.head.version:
+            entries = attempt.at_hand(first)
+            if not entries:
+                entries = (await attempt.ports.store.read(attempt.key, first=first, last=attempt.head.version)).entries
+            transcript.extend(entries)
         history = transcript.items()
         run_state = transcript.run_state if attempt.turn.model_version is not None else None
         self.deps.transcripts.put_back(attempt.key, transcript)
