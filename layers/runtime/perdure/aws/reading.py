@@ -110,6 +110,10 @@ class LogReader:
         self._cache.put(partition, entry, len(written))
         return entry
 
+    def remember(self, partition: str, entry: Entry, size: int) -> None:
+        """Keep an entry that this process has committed."""
+        self._cache.put(partition, entry, size)
+
     def at_hand(self, partition: str, record: HeadRecord) -> tuple[Entry, ...]:
         """Return the newest entries that are in the tail or in the cache, without a gap, oldest first."""
         entries: list[Entry] = []

@@ -111,6 +111,7 @@ class DynamoDBSessionStore:
         purged_version = number_of(changes.get("purged_version"), record.purged_version)
         made = HeadRecord(head=decision.head, tail=tail, purged_version=purged_version)
         self._tails.saw(partition, made)
+        self._log.remember(partition, decision.entry, len(stored.text))
         return Loaded(head=made.head, token=made)
 
     async def find_commit(self, key: SessionKey, commit_id: str, versions: Sequence[int]) -> Entry | None:
