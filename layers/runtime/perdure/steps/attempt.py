@@ -40,6 +40,7 @@ class Attempt:
         host_deadline: When the host ends this worker. None: it does not.
         leased: There is a lease item. A step that was taken in the commit that made it ready gets its item with the
             first renewal.
+        settling: Makes the entries of the tail durable on their own while the work runs. None: nothing has to be.
     """
 
     ports: Ports
@@ -57,6 +58,7 @@ class Attempt:
     known: Loaded | None = None
     host_deadline: datetime | None = None
     leased: bool = True
+    settling: asyncio.Task[None] | None = None
     _working: asyncio.Task[Any] | None = None
     _ends_on_abort: bool = False
     _ended: bool = False
@@ -123,6 +125,8 @@ class Attempt:
 
     async def commit(self, command: StepCommand, *, taker: Taker | None = None) -> Executed:
         """Carry out a command of this step, on what this worker knows if that is still current."""
+        if self.settling is not None and self.leased:  # what is settled now leaves HEAD with this very commit
+            await asyncio.wait({self.settling})
         known = self.known
         if known is not None and len(expected_dispatches(known.head)) > 1:
             known = None  # a sibling has most likely written since, and a lost write costs more than a read
@@ -207,12 +211,19 @@ async def taken(
     *,
     deadline: datetime | None,
     watch_seconds: float,
+    aside: list[asyncio.Task[None]],
 ) -> AsyncIterator[Attempt]:
-    """Hold an attempt that this worker took in the commit that made it ready."""
+    """Hold an attempt that this worker took in the commit that made it ready.
+
+    Args:
+        aside: Gets what goes on beside the steps that follow, and has to be awaited in the end.
+    """
     assert dispatch.claimed_by is not None, "the step was taken"
     attempt = _attempt(ports, key, known, dispatch.step_id, dispatch.attempt, dispatch.claimed_by, deadline)
     attempt.leased = False
     async with _watched(attempt, watch_seconds):
+        if attempt.settling is not None:
+            aside.append(attempt.settling)
         yield attempt
 
 
@@ -238,16 +249,17 @@ def _attempt(
 
 @contextlib.asynccontextmanager
 async def _watched(attempt: Attempt, watch_seconds: float) -> AsyncIterator[None]:
-    ports = attempt.ports
-    aside = [asyncio.create_task(attempt.watch(watch_seconds))]
-    if not ports.in_process:  # while the work waits for somebody else, entries leave the tail
-        aside.append(asyncio.create_task(ports.store.settle(attempt.key)))
+    watching = asyncio.create_task(attempt.watch(watch_seconds))
+    if not attempt.ports.in_process:
+        attempt.settling = asyncio.create_task(attempt.ports.store.settle(attempt.key))
     try:
         yield
     finally:
-        for task in aside:
-            task.cancel()
-        await asyncio.gather(*aside, return_exceptions=True)  # a Lambda loop stops with its invocation
+        watching.cancel()
+        ending: list[asyncio.Task[None]] = [watching]
+        if attempt.settling is not None and attempt.leased:
+            ending.append(attempt.settling)
+        await asyncio.gather(*ending, return_exceptions=True)  # a Lambda loop stops with its invocation
 
 
 async def _claim_and_load(ports: Ports, message: StepMessage, owner: str, expires_at: datetime) -> tuple[bool, Loaded]:

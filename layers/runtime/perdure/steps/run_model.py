@@ -68,13 +68,14 @@ async def run_model(deps: StepDeps, message: StepMessage, *, deadline: datetime 
             return
         owner = attempt.owner
         done = await _ModelCall(deps, attempt).run()
-    telling = [done.telling] if done is not None else []
+    aside: list[asyncio.Task[None]] = []
     try:
-        while done is not None and (dispatch := _taken(done, owner)) is not None:
-            done = await _go_on(deps, message.key, done, dispatch, deadline)
-            telling += [done.telling] if done is not None else []
+        while done is not None:
+            aside += [done.telling] if done.telling is not None else []
+            dispatch = _taken(done, owner)
+            done = await _go_on(deps, message.key, done, dispatch, deadline, aside) if dispatch is not None else None
     finally:
-        await asyncio.gather(*(task for task in telling if task is not None), return_exceptions=True)
+        await asyncio.gather(*aside, return_exceptions=True)
 
 
 def _taken(done: Executed, owner: str) -> Dispatch | None:
@@ -85,7 +86,12 @@ def _taken(done: Executed, owner: str) -> Dispatch | None:
 
 
 async def _go_on(
-    deps: StepDeps, key: SessionKey, done: Executed, dispatch: Dispatch, deadline: datetime | None
+    deps: StepDeps,
+    key: SessionKey,
+    done: Executed,
+    dispatch: Dispatch,
+    deadline: datetime | None,
+    aside: list[asyncio.Task[None]],
 ) -> Executed | None:
     """Run the step that this worker took, without a queue between."""
     assert done.known is not None
@@ -99,6 +105,7 @@ async def _go_on(
         dispatch,
         deadline=deadline,
         watch_seconds=WATCH_SECONDS if is_model else TOOL_WATCH_SECONDS,
+        aside=aside,
     ) as attempt:
         if is_model:
             return await _ModelCall(deps, attempt).run()
