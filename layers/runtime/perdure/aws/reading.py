@@ -84,14 +84,17 @@ class LogReader:
             record = await self._strong_head(partition)  # never older than what this process knows
 
         for _ in range(_ROUNDS):
+            kept_from = record.head.deleted_before or 0
             wanted = span.of(record)
             found |= {stored.version: stored for stored in record.tail if stored.version in wanted}
             missing = [v for v in wanted if v not in found and self._cache.get(partition, v) is None]
             if missing:
                 found |= await self._query_strong(partition, missing)
-            lost = [v for v in missing if v not in found and v >= (record.head.deleted_before or 0)]
+            lost = [v for v in missing if v not in found and v >= kept_from]
             if not lost:
-                return LogSlice(head=record.head, entries=await self._entries(partition, wanted, found))
+                # What retention deleted is gone, even if this container still remembers it.
+                there = [v for v in wanted if v >= kept_from or v in found]
+                return LogSlice(head=record.head, entries=await self._entries(partition, there, found))
             record = await self._strong_head(partition)  # retention or a purge was quicker than this reader
         raise StoreUnavailableError(f"versions {lost[0]} to {lost[-1]} of this session's log are not there; try again")
 
@@ -117,7 +120,8 @@ class LogReader:
     def at_hand(self, partition: str, record: HeadRecord) -> tuple[Entry, ...]:
         """Return the newest entries that are in the tail or in the cache, without a gap, oldest first."""
         entries: list[Entry] = []
-        for version in range(record.head.version, max(record.head.version - MOST_AT_HAND, record.purged_version), -1):
+        gone = max(record.purged_version, (record.head.deleted_before or 1) - 1)
+        for version in range(record.head.version, max(record.head.version - MOST_AT_HAND, gone), -1):
             entry = self._cache.get(partition, version)
             if entry is None:
                 stored = record.in_tail(version)
@@ -128,7 +132,7 @@ class LogReader:
             entries.append(entry)
         return tuple(reversed(entries))
 
-    async def _entries(self, partition: str, wanted: range, found: dict[int, StoredEntry]) -> tuple[Entry, ...]:
+    async def _entries(self, partition: str, wanted: Sequence[int], found: dict[int, StoredEntry]) -> tuple[Entry, ...]:
         entries = {v: known for v in wanted if (known := self._cache.get(partition, v)) is not None}
         unread = [found[v] for v in wanted if v in found and v not in entries]
         for entry in await asyncio.gather(*(self.whole(partition, stored) for stored in unread)):
