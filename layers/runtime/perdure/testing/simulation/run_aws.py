@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Coroutine, Generator
 from datetime import timedelta
-from functools import cache
+from functools import cache, partial
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
@@ -67,7 +67,10 @@ class AwsRun:
         self.deployment.committed = self._committed
         self._loop = VirtualLoop(clock, InlineExecutor())
         seeing = _observing()
-        self._observer = DynamoDBSessionStore(seeing.dynamodb, aws.table, s3=lambda: seeing.s3, bucket=aws.bucket)
+        self._new_observer = partial(
+            DynamoDBSessionStore, seeing.dynamodb, aws.table, s3=lambda: seeing.s3, bucket=aws.bucket
+        )
+        self._observer = self._new_observer()
         self._keys = count(1)
         self._head = Head()
         self._violation: ViolationError | None = None
@@ -140,7 +143,7 @@ class AwsRun:
         return self._observe(self._observer.load(KEY)).head
 
     def _ending(self) -> Ending:
-        log = self._observe(self._observer.read(KEY))
+        log = self._observe(self._new_observer().read(KEY))  # what is stored, and not what somebody remembers
         if self._violation is not None:
             raise self._violation
         check_log(log.head, log.entries)
