@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -26,7 +27,8 @@ from perdure.core.commands import (
     ToolStarted,
 )
 from perdure.core.expected import expected_timers
-from perdure.core.usage import CallUsage
+from perdure.core.head import ClosedTurn, Head, Turn
+from perdure.core.usage import NO_TOTALS, CallUsage
 from tests.property.world import World
 from tests.unit.core.builders import ALICE, BOB, a_claim, text_part
 
@@ -248,7 +250,7 @@ class CoreMachine(RuleBasedStateMachine):
             self.world.do(command)
             after = self.world.head
             assert after.message_sequence == before.message_sequence, "an outcome counted twice"
-            assert (after.turn, after.last_turn) == (before.turn, before.last_turn)
+            assert _but_for_usage(after) == _but_for_usage(before)
 
     @invariant()
     def all_holds(self) -> None:
@@ -282,6 +284,11 @@ class CoreMachine(RuleBasedStateMachine):
                 world.finishes(step_id)
 
 
+def _but_for_usage(head: Head) -> tuple[Turn | None, ClosedTurn | None]:
+    """The turns of a session but for usage: what an attempt spent counts, however late it comes (design §3)."""
+    return head.turn and replace(head.turn, usage=NO_TOTALS), head.last_turn
+
+
 def _machine(**profile: Any) -> Callable[[], None]:
     case = CoreMachine.TestCase
     case.settings = settings(deadline=None, suppress_health_check=list(HealthCheck), **profile)
@@ -298,5 +305,8 @@ def test_whatever_happens_in_whatever_order_the_core_keeps_its_promises() -> Non
 
 @pytest.mark.slow
 def test_a_longer_random_search_finds_nothing_either() -> None:
-    """PERDURE_DEEP=1 makes it some minutes instead of some seconds."""
-    _machine(max_examples=1500 if "PERDURE_DEEP" in os.environ else 40, stateful_step_count=120)()
+    """The same search each time; PERDURE_DEEP=1 makes it one of some minutes that goes another way each time."""
+    if "PERDURE_DEEP" in os.environ:
+        _machine(max_examples=1500, stateful_step_count=120)()
+    else:
+        _machine(max_examples=40, stateful_step_count=120, derandomize=True, database=None)()
