@@ -48,6 +48,8 @@ def test_the_status_tells_the_kind_and_whether_to_try_again(status: int, kind: s
     [
         (429, ProviderError(words=("insufficient_quota",)), "credits"),
         (400, ProviderError(words=("context_length_exceeded", "invalid_request_error")), "context_overflow"),
+        (403, ProviderError(words=("billing_not_active",)), "credits"),
+        (400, ProviderError(words=("invalid_api_key",)), "auth"),
         (400, ProviderError(message="This model's maximum context length is 4096 tokens."), "context_overflow"),
     ],
 )
@@ -68,6 +70,9 @@ def test_a_server_error_stays_retryable_whatever_code_it_carries() -> None:
         ({"error": {"code": "rate_limit_exceeded", "type": "tokens"}}, "rate_limited", True, "message"),
         ({"error": {"code": 502, "message": "upstream"}}, "timeout", True, "status"),
         ({"error": {"code": "401"}}, "auth", False, "status"),
+        ({"error": {"code": 402}}, "credits", False, "status"),
+        ({"error": {"code": "insufficient_quota"}}, "credits", False, "message"),
+        ({"error": {"type": "authentication_error"}}, "auth", False, "message"),
         ({"error": {"type": "invalid_request_error"}}, "invalid", False, "message"),
         ({"error": {"message": "the prompt exceeds the available context size"}}, "context_overflow", False, "message"),
         ([{"error": {"code": 429, "status": "RESOURCE_EXHAUSTED"}}], "rate_limited", True, "status"),

@@ -90,7 +90,11 @@ StreamItem = TextDelta | ReasoningDelta | ModelResponse
 
 
 class ModelClient(Protocol):
-    """Talks to one model of one provider. Built by the deployment, shared by all sessions, safe for concurrent use."""
+    """Talks to one model of one provider. Built by the deployment, shared by all sessions, safe for concurrent use.
+
+    A client may tell more of itself; `perdure.models.capabilities` says what, and what it means to leave it out:
+    `credential_version() -> str | None`.
+    """
 
     @property
     def provider(self) -> str:

@@ -89,6 +89,8 @@ def classify_status(status: int, error: ProviderError | None = None) -> Failure:
     if 400 <= status < 500 and told in ("credits", "context_overflow"):
         # 429 also means "never again without money", and 400 also "too long": only the code tells.
         return Failure(kind=told, retryable=False, evidence="message")
+    if status == 400 and told == "auth":  # how some servers answer a wrong key
+        return Failure(kind="auth", retryable=False, evidence="message")
     if status in (400, 422) and _OVERFLOW.search(error.message):
         return Failure(kind="context_overflow", retryable=False, evidence="message")
     if status in _RETRYABLE_4XX:

@@ -19,6 +19,7 @@ from weakref import WeakKeyDictionary
 
 from perdure.errors import ConfigurationError, ModelCallError
 from perdure.models.base import ModelRequest, StreamItem
+from perdure.models.capabilities import version_of_key
 from perdure.models.chat_request import RESERVED_SETTINGS, chat_request
 from perdure.models.chat_stream import ChatStream
 from perdure.models.clock import SystemClock
@@ -106,6 +107,10 @@ class OpenAIChatModel:
         host = urlsplit(self._address()).netloc.rpartition("@")[2]
         return "openai-chat" if host == urlsplit(DEFAULT_BASE_URL).netloc else f"openai-chat:{host}"
 
+    def credential_version(self) -> str | None:
+        """What changes when the key does, and is not the key; None without one. Read anew at every call."""
+        return version_of_key(self._key())
+
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamItem, None]:
         """Make one call, as `ModelClient.stream` says. Close the iterator (`contextlib.aclosing`) to abort it.
 
@@ -154,12 +159,15 @@ class OpenAIChatModel:
             "accept-encoding": "identity",  # a compressing proxy would hold deltas back
             "content-type": "application/json",
         }
-        key = (self._api_key or os.environ.get(API_KEY_VARIABLE) or "").strip()
+        key = self._key()
         if not (key.isascii() and key.isprintable()):
             raise ModelCallError(
                 f"the API key holds characters that no key has: check {API_KEY_VARIABLE}", kind="auth", retryable=False
             )
         return headers | {"authorization": f"Bearer {key}"} if key else headers
+
+    def _key(self) -> str:
+        return (self._api_key or os.environ.get(API_KEY_VARIABLE) or "").strip()
 
     def _address(self) -> str:
         return self._base_url or os.environ.get(BASE_URL_VARIABLE) or DEFAULT_BASE_URL
