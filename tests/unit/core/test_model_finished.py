@@ -76,6 +76,44 @@ def test_an_answer_without_any_text_still_ends_the_turn() -> None:
     assert play.last.events[-1].payload == {"message_count": 0}
 
 
+def test_a_stop_policy_ends_the_turn_by_its_name_and_no_provider_call_is_told_of() -> None:
+    # MODEL-18
+    play, (call,) = asked_for(a_read())
+    play.runs(call)
+    asked_before = play.turn.model_calls
+
+    play.model_ends("answer", stop_policy="enough", usage=())
+
+    assert asked_before == 1
+    assert play.head.turn is None
+    assert [(e.type, e.payload) for e in play.last.events] == [
+        ("turn_completed", {"message_count": 2, "reason": "policy_stop", "policy_name": "enough"})
+    ]
+
+
+def test_a_stop_that_was_recorded_first_wins_over_a_stop_policy() -> None:
+    play, (call,) = asked_for(a_read())
+    play.runs(call)
+    play.stop()
+
+    play.model_ends("answer", stop_policy="enough", usage=())
+
+    assert [e.type for e in play.last.events] == ["turn_cancelled"]
+
+
+def test_an_answer_that_is_not_accepted_fails_the_turn_and_is_never_shown_to_the_model() -> None:
+    # SESS-17
+    play = a_session()
+
+    play.model_answers("no", ending="not_accepted", error_message="the check wants JSON")
+    play.send("again")
+
+    assert [(m.role, m.status) for m in play.messages[:2]] == [("user", None), ("assistant", "not_accepted")]
+    error = play.events("turn_failed")[0].payload["error"]
+    assert error == {"code": "not_accepted", "message": "the check wants JSON"}
+    assert not [item for item in play.history() if isinstance(item, ModelItem)]
+
+
 def test_calls_and_text_of_one_response_are_one_message_stored_with_the_calls() -> None:
     # MODEL-06, MODEL-10
     play = a_session()

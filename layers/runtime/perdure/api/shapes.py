@@ -61,7 +61,10 @@ class Receipt(BaseModel):
 class TurnError(BaseModel):
     """Why the latest turn failed."""
 
-    code: Literal["truncated", "filtered", "refused", "auth", "provider", "budget", "tool", "timeout", "internal"]
+    code: Literal[
+        *("truncated", "filtered", "refused", "not_accepted", "context_overflow", "configuration"),
+        *("auth", "provider", "budget", "tool", "timeout", "internal"),
+    ]
     message: str
 
 
@@ -156,7 +159,7 @@ class Message(BaseModel):
     role: Literal["user", "assistant", "tool"]
     parts: list[Part]
     created_at: datetime
-    status: Literal["truncated", "filtered", "refused", "interrupted"] | None = None
+    status: Literal["truncated", "filtered", "refused", "not_accepted", "interrupted"] | None = None
     metadata: dict[str, Any] | None = None
 
 

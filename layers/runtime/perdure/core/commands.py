@@ -82,7 +82,7 @@ class Reconnect:
     partial: bool = False
 
 
-Ending = Literal["answer", "tool_calls", "truncated", "filtered", "refused", "failed", "aborted"]
+Ending = Literal["answer", "tool_calls", "truncated", "filtered", "refused", "not_accepted", "failed", "aborted"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +94,8 @@ class ModelFinished:
         usage: One row for each provider call of the attempt; failed ones without figures.
         call_limit: The agent's cap on model calls in one turn, for the text that says so.
         limit_reached: No tools were offered because the cap was reached; calls asked for all the same end the turn.
-        error_code, error_message: Why, when `ending` is `failed` (codes: surface §4.2).
+        error_code, error_message: Why, when `ending` is `failed` (codes: surface §4.2); of `not_accepted` the message only.
+        stop_policy: The policy that ended the turn before a provider was called; `ending` is `answer` then.
     """
 
     turn_id: str
@@ -112,6 +113,7 @@ class ModelFinished:
     limit_reached: bool = False
     error_code: str = "internal"
     error_message: str = ""
+    stop_policy: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,7 +44,7 @@ class Message:
         sequence: 1, 2, 3 … per session, without gaps.
         parts: JSON objects with a `type` (surface §4.2). A user's message has none of its own:
             its text is the input with the same id in the entry of `input_version`.
-        status: None for a whole message; `truncated`, `filtered`, `refused` or `interrupted` otherwise.
+        status: None for a whole message; else `truncated`, `filtered`, `refused`, `not_accepted` or `interrupted`.
         provider: What only the same provider may see again: `{provider, api, item}`; never public.
         input_version: Version of the entry that accepted a user's message.
     """

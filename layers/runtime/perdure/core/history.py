@@ -163,7 +163,7 @@ def history(entries: Iterable[Entry]) -> tuple[HistoryItem, ...]:
 
 
 def _model_output(message: Message, results: Mapping[str, JsonObject], notes: Mapping[str, str]) -> list[HistoryItem]:
-    if message.status in ("truncated", "filtered", "refused"):
+    if message.status in ("truncated", "filtered", "refused", "not_accepted"):
         return []  # never shown as an answer; the turn's note says that it failed
     text = "".join(part["text"] for part in message.parts if part["type"] == "text")
     if message.status == "interrupted":

@@ -20,6 +20,7 @@ _FAILED_ENDINGS = {
     "truncated": "the model's answer was cut off at its output limit",
     "filtered": "the provider's content filter stopped the answer",
     "refused": "the model refused to answer",
+    "not_accepted": "the answer is not what this agent accepts",
 }
 """Endings that fail the turn though the provider call succeeded; their text stays as a message with that status."""
 
@@ -34,8 +35,10 @@ def on_model_finished(draft: Draft, command: ModelFinished) -> Decision:
         _record_usage(draft, command)
         return draft.decision({"accepted": False})
 
-    _record_step(draft, command)
-    draft.set_turn(replace(draft.turn, step=None, model_calls=turn.model_calls + 1, model_version=draft.version))
+    if command.stop_policy is None:
+        _record_step(draft, command)
+        turn = replace(turn, model_calls=turn.model_calls + 1, model_version=draft.version)
+    draft.set_turn(replace(turn, step=None))
     if turn.stop is not None or command.ending == "aborted":
         _keep_partial(draft, command)
         cancel_turn(draft)
@@ -44,10 +47,12 @@ def on_model_finished(draft: Draft, command: ModelFinished) -> Decision:
     elif command.ending in _FAILED_ENDINGS:
         if command.parts:
             draft.message("assistant", command.parts, status=command.ending, provider=command.provider)
-        fail_turn(draft, command.ending, _FAILED_ENDINGS[command.ending])
+        fail_turn(draft, command.ending, command.error_message or _FAILED_ENDINGS[command.ending])
     elif command.ending == "tool_calls" and command.calls:
         draft.run_state(command.run_state)
         _ask_for_tools(draft, command)
+    elif command.stop_policy is not None:
+        complete_turn(draft, answer=_text(command), reason="policy_stop", policy_name=command.stop_policy)
     else:  # asking for no tool is an answer, whatever the finish reason says (field case F011)
         if command.parts:
             draft.message("assistant", command.parts, provider=command.provider)

@@ -127,9 +127,10 @@ def started_by(draft: Draft, call: Call, owner: str) -> Call:
     return replace(call, started=owner, started_attempt=call.attempt)
 
 
-def complete_turn(draft: Draft, *, answer: str, reason: str | None = None) -> None:
-    """End the turn with the model's answer."""
-    draft.event("turn_completed", {"message_count": _message_count(draft), "reason": reason})
+def complete_turn(draft: Draft, *, answer: str, reason: str | None = None, policy_name: str | None = None) -> None:
+    """End the turn with the model's answer, or because a named policy had seen enough."""
+    payload = {"message_count": _message_count(draft), "reason": reason, "policy_name": policy_name}
+    draft.event("turn_completed", payload)
     _close(draft, "completed", preview=answer)
 
 

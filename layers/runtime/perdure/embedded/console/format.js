@@ -30,6 +30,7 @@ const TONES = {
   truncated: "bad",
   filtered: "bad",
   refused: "bad",
+  not_accepted: "bad",
 };
 
 /** Words for a status code; an unknown code is shown as it is, with spaces. */
