@@ -58,13 +58,26 @@ class Receipt(BaseModel):
     cursor: str
 
 
+TurnErrorCode = Literal[
+    "truncated",
+    "filtered",
+    "refused",
+    "not_accepted",
+    "auth",
+    "budget",
+    "configuration",
+    "context_overflow",
+    "internal",
+    "provider",
+    "timeout",
+    "tool",
+]
+
+
 class TurnError(BaseModel):
     """Why the latest turn failed."""
 
-    code: Literal[
-        *("truncated", "filtered", "refused", "not_accepted", "context_overflow", "configuration"),
-        *("auth", "provider", "budget", "tool", "timeout", "internal"),
-    ]
+    code: TurnErrorCode
     message: str
 
 

@@ -94,7 +94,7 @@ class ModelFinished:
         usage: One row for each provider call of the attempt; failed ones without figures.
         call_limit: The agent's cap on model calls in one turn, for the text that says so.
         limit_reached: No tools were offered because the cap was reached; calls asked for all the same end the turn.
-        error_code, error_message: Why, when `ending` is `failed` (codes: surface §4.2); of `not_accepted` the message only.
+        error_code, error_message: Why, when `ending` is `failed` (codes: surface §4.2); of `not_accepted` the message.
         stop_policy: The policy that ended the turn before a provider was called; `ending` is `answer` then.
     """
 

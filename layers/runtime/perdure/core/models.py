@@ -35,10 +35,10 @@ def on_model_finished(draft: Draft, command: ModelFinished) -> Decision:
         _record_usage(draft, command)
         return draft.decision({"accepted": False})
 
-    if command.stop_policy is None:
-        _record_step(draft, command)
-        turn = replace(turn, model_calls=turn.model_calls + 1, model_version=draft.version)
     draft.set_turn(replace(turn, step=None))
+    if command.stop_policy is None:  # else no provider was called
+        _record_step(draft, command)
+        draft.set_turn(replace(draft.turn, model_calls=turn.model_calls + 1, model_version=draft.version))
     if turn.stop is not None or command.ending == "aborted":
         _keep_partial(draft, command)
         cancel_turn(draft)
