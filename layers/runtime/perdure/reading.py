@@ -7,9 +7,9 @@ from typing import Any
 
 from perdure.core.bounds import MAX_PAGE_BYTES, MAX_SHOWN_BYTES, fitted, newest_within, oldest_within
 from perdure.core.codec import format_time
-from perdure.core.cursor import Cursor
+from perdure.core.cursor import Cursor, StepProgress
 from perdure.core.entries import Entry, Input
-from perdure.core.expected import expected_dispatches
+from perdure.core.expected import Dispatch, expected_dispatches
 from perdure.core.head import Head
 from perdure.core.public import (
     public_calls,
@@ -137,11 +137,21 @@ class Reader:
             page["next_before"] = f"{pairs[0][0].sequence}.{pairs[0][1].version}"
         return page
 
-    async def events(self, key: SessionKey, *, after: Cursor, limit: int, wait_seconds: float) -> JsonObject:
-        """Return events after a cursor, waiting for the first one if there is none."""
+    async def events(
+        self, key: SessionKey, *, after: Cursor, limit: int, wait_seconds: float, head: Head | None = None
+    ) -> JsonObject:
+        """Return events after a cursor, waiting for the first one if there is none.
+
+        Args:
+            head: The session as the caller saw it just now. Behind its end there is nothing to look at, so a viewer
+                that has seen all waits at once.
+        """
         clock = self._ports.clock
         give_up = clock.now().timestamp() + wait_seconds
         looks = 0
+        if head is not None and after.version > head.version and wait_seconds > 0:
+            looks = 1
+            await self._more(key, head, after.progress, wait_seconds)
         while True:
             events, cursor, head = await self._events_now(key, after, limit)
             left = give_up - clock.now().timestamp()
@@ -152,38 +162,47 @@ class Reader:
             if looks:  # lets others run, too: neither the read nor the wait has to
                 await clock.sleep(0 if looks <= QUICK_LOOKS else min(REST_SECONDS, left))
             looks += 1
-            seen = sum(number for _, _, number in cursor.progress)
-            await self._ports.live.wait(key, version=head.version, seen=seen, timeout_seconds=left)
+            await self._more(key, head, cursor.progress, left)
+
+    async def _more(self, key: SessionKey, head: Head, progress: tuple[StepProgress, ...], seconds: float) -> None:
+        """Wait for something that is not in this head, nor in this progress of its steps."""
+        seen = sum([number for _, _, number in _of_running(progress, expected_dispatches(head))])
+        await self._ports.live.wait(key, version=head.version, seen=seen, timeout_seconds=seconds)
 
     async def _events_now(self, key: SessionKey, after: Cursor, limit: int) -> tuple[list[JsonObject], Cursor, Head]:
         log = await self._ports.store.read(key, first=max(after.version, 1), limit=limit)
         events: list[JsonObject] = []
         place = after
-        running = {(dispatch.step_id, dispatch.attempt) for dispatch in expected_dispatches(log.head)}
-        seen_progress = tuple(step for step in after.progress if step[:2] in running)
+        running = expected_dispatches(log.head)
+        seen_progress = _of_running(after.progress, running)
         for entry in log.entries:
             seen = after.index if entry.version == after.version else 0
             for index, event in enumerate(entry.events[seen:], start=seen):
                 if len(events) == limit:
                     return events, place, log.head
                 place = Cursor(version=entry.version, index=index + 1, progress=seen_progress)
-                public = public_event(event, entry, index, key.session_id)
-                events.append(public | {"cursor": place.encode(key.session_id)})
+                events.append(public_event(event, entry, index, key.session_id, seen_progress))
         if log.entries:  # all of them were shown, or had no events
             place = Cursor(version=log.entries[-1].version + 1, progress=seen_progress)
         if place.version > log.head.version or log.head.version == 0:
-            progress, place = await self._progress(key, log.head, after, place, limit - len(events))
+            turn_id = log.head.turn.turn_id if log.head.turn else None
+            progress, place = await self._progress(key, turn_id, running, after, place, limit - len(events))
             events += progress
         return events, place, log.head
 
     async def _progress(
-        self, key: SessionKey, head: Head, after: Cursor, place: Cursor, room: int
+        self,
+        key: SessionKey,
+        turn_id: str | None,
+        running: Sequence[Dispatch],
+        after: Cursor,
+        place: Cursor,
+        room: int,
     ) -> tuple[list[JsonObject], Cursor]:
         """Return the progress of the steps that still run, all of it from their start unless the cursor saw it."""
         shown: list[JsonObject] = []
         counts: dict[str, tuple[int, int]] = {}
-        turn_id = head.turn.turn_id if head.turn else None
-        for dispatch in expected_dispatches(head):
+        for dispatch in running:
             step, attempt = dispatch.step_id, dispatch.attempt
             seen = after.seen(step, attempt)
             counts[step] = (attempt, seen)
@@ -237,6 +256,14 @@ class Reader:
             if not log.entries:
                 return None
             version = log.entries[-1].version + 1
+
+
+def _of_running(progress: tuple[StepProgress, ...], running: Sequence[Dispatch]) -> tuple[StepProgress, ...]:
+    """Return what was seen of the steps that run; what became of others is in the log."""
+    if not progress:
+        return ()
+    open_steps = {(dispatch.step_id, dispatch.attempt) for dispatch in running}
+    return tuple([step for step in progress if step[:2] in open_steps])
 
 
 def _with_progress(place: Cursor, counts: dict[str, tuple[int, int]]) -> Cursor:

@@ -213,12 +213,13 @@ class Service:
         """
         key = _session_key(caller, session_id)
         cursor = Cursor.decode(after, session_id) if after is not None else Cursor()
-        if not await self._visible(caller, key):
+        head = await self._visible(caller, key)
+        if head is None:
             await self._ports.live.wait(key, version=0, seen=0, timeout_seconds=_wait(wait_seconds))
             if not await self._visible(caller, key):
                 return {"events": [], "cursor": cursor.encode(session_id)}
         return await self._reader.events(
-            key, after=cursor, limit=_clamped(limit, 500), wait_seconds=_wait(wait_seconds)
+            key, after=cursor, limit=_clamped(limit, 500), wait_seconds=_wait(wait_seconds), head=head
         )
 
     async def inbox(self, caller: Caller, session_id: str) -> JsonObject:

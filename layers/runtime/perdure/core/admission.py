@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from perdure.core.commands import SendInput
 from perdure.core.decision import Decision, Draft
 from perdure.core.entries import Input
 from perdure.core.head import QueuedMessage
 from perdure.core.turns import open_turn, preview_of
+from perdure.core.values import replace
 from perdure.errors import InvalidRequestError, RequestConflictError
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from perdure.core import texts
 from perdure.core.commands import ResolveInterrupt, TimerFired
 from perdure.core.decision import Decision, Draft
 from perdure.core.head import Call, Interrupt
 from perdure.core.models import denial_key
 from perdure.core.turns import join_calls, settle_call
+from perdure.core.values import replace
 from perdure.errors import InvalidRequestError, NotFoundError, RequestConflictError
 
 

@@ -20,6 +20,8 @@ _MAX_LENGTH = 8192
 _MAX_DIGITS = 12
 """Digits of a version or count; log items are named with as many (design §4)."""
 
+_URL_SAFE = bytes.maketrans(b"+/", b"-_")
+
 StepProgress = tuple[str, int, int]
 """Step id, attempt, and how many of its progress events have been seen."""
 
@@ -34,10 +36,11 @@ class Cursor:
 
     def encode(self, session_id: str) -> str:
         """Return the text that users hold."""
-        steps = ",".join(f"{step}:{attempt}:{seen}" for step, attempt, seen in self.progress)
+        steps = ",".join([f"{step}:{attempt}:{seen}" for step, attempt, seen in self.progress])
         body = f"{self.version}.{self.index}.{steps}"
         check = _checksum(session_id, body)
-        return base64.urlsafe_b64encode(f"{body}.{check}".encode()).decode().rstrip("=")
+        text = binascii.b2a_base64(f"{body}.{check}".encode(), newline=False)  # a viewer gets one with every event
+        return text.translate(_URL_SAFE).rstrip(b"=").decode("ascii")
 
     @classmethod
     def decode(cls, text: str, session_id: str) -> Cursor:
@@ -97,4 +100,5 @@ def _number(text: str) -> int:
 
 
 def _checksum(session_id: str, body: str) -> str:
-    return format(zlib.crc32(f"{session_id}\n{body}".encode()), "08x")
+    checked = f"{session_id}\n{body}"
+    return f"{zlib.crc32(checked.encode()):08x}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -13,6 +13,7 @@ from perdure.core.head import SCHEMA_VERSION as HEAD_SCHEMA
 from perdure.core.head import Head, Turn
 from perdure.core.ids import made_by
 from perdure.core.usage import NO_TOTALS, CallUsage, UsageTotals
+from perdure.core.values import replace
 
 JsonObject = dict[str, Any]
 

@@ -5,11 +5,12 @@ Frozen values; a transition returns a new one. Arguments, outputs and texts are 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 
 from perdure.core.entries import Actor
 from perdure.core.usage import NO_TOTALS, UsageTotals
+from perdure.core.values import replace
 
 SCHEMA_VERSION = 1
 """Version of HEAD's stored form. A reader refuses a higher one (spec SESS-22)."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from perdure.core import texts
@@ -13,6 +12,7 @@ from perdure.core.head import Call, Interrupt
 from perdure.core.ids import content_hash
 from perdure.core.limits import MAX_CALLS_PER_RESPONSE
 from perdure.core.turns import cancel_turn, complete_turn, fail_turn, join_calls, record_usage, settle_call
+from perdure.core.values import replace
 
 JsonObject = dict[str, Any]
 

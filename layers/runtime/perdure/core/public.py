@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from perdure.core.codec import format_time
-from perdure.core.cursor import Cursor
+from perdure.core.cursor import Cursor, StepProgress
 from perdure.core.entries import Entry, Event, Input, Message
 from perdure.core.head import Head, Interrupt, ModelStep
 from perdure.core.ids import content_hash
@@ -47,10 +47,17 @@ def _public_part(part: JsonObject) -> JsonObject:
     return {name: value for name, value in part.items() if name not in _INTERNAL_PART_FIELDS}
 
 
-def public_event(event: Event, entry: Entry, index: int, session_id: str) -> JsonObject:
-    """Return one durable event; `index` is its place in its entry."""
+def public_event(
+    event: Event, entry: Entry, index: int, session_id: str, progress: tuple[StepProgress, ...] = ()
+) -> JsonObject:
+    """Return one durable event.
+
+    Args:
+        index: Its place in its entry.
+        progress: What its reader has seen of the steps that run.
+    """
     shown: JsonObject = {"type": event.type, "sequence": event.sequence}
-    shown["cursor"] = Cursor(version=entry.version, index=index + 1).encode(session_id)
+    shown["cursor"] = Cursor(version=entry.version, index=index + 1, progress=progress).encode(session_id)
     for name in ("turn_id", "step_execution_id", "attempt"):
         if (value := getattr(event, name)) is not None:
             shown[name] = value

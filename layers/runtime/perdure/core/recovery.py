@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from perdure.core import texts
 from perdure.core.commands import AttemptLost
 from perdure.core.decision import Decision, Draft
@@ -11,6 +9,7 @@ from perdure.core.head import Call, ModelStep, Turn
 from perdure.core.limits import ATTEMPT_WINDOW, MAX_ATTEMPTS
 from perdure.core.tools import try_again_or_give_up
 from perdure.core.turns import cancel_turn, fail_turn, join_calls, record_usage, settle_call
+from perdure.core.values import replace
 
 
 def on_attempt_lost(draft: Draft, command: AttemptLost) -> Decision:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from perdure.core.commands import StopTurn
 from perdure.core.decision import Decision, Draft
 from perdure.core.head import Head, StopMarker
 from perdure.core.turns import cancel_turn, reject_open_calls
+from perdure.core.values import replace
 
 
 def on_stop_turn(draft: Draft, command: StopTurn) -> Decision:

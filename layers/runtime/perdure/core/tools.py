@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from perdure.core import texts
 from perdure.core.commands import ToolFinished, ToolsFinished, ToolStarted
 from perdure.core.decision import Decision, Draft
 from perdure.core.head import Call, Head
 from perdure.core.limits import ATTEMPT_WINDOW, MAX_ATTEMPTS, TOOL_RETRY_DELAYS
 from perdure.core.turns import join_calls, settle_call, started_by
+from perdure.core.values import replace
 
 
 def on_tool_started(draft: Draft, command: ToolStarted) -> Decision:

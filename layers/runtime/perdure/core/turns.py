@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from perdure.core import texts
 from perdure.core.decision import Draft
 from perdure.core.head import Call, ClosedTurn, ModelStep, Turn, TurnError
 from perdure.core.limits import LEASE_DURATION, MAX_ERROR_CHARACTERS, MAX_PARALLEL_WRITES, PREVIEW_CHARACTERS
 from perdure.core.usage import CallUsage
+from perdure.core.values import replace
 
 
 def open_turn(draft: Draft, message_id: str, input_version: int) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -164,4 +163,5 @@ def _wake(viewer: asyncio.Future[None]) -> None:
 
 
 def _size(event: LiveEvent) -> int:
-    return len(json.dumps(event.payload, ensure_ascii=False)) + len(event.type)
+    """Return about how many characters an event takes as JSON. A payload is a few short texts, or one long one."""
+    return len(event.type) + sum([len(name) + len(str(value)) + 6 for name, value in event.payload.items()])

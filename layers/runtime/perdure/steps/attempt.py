@@ -256,10 +256,11 @@ async def _watched(attempt: Attempt, watch_seconds: float) -> AsyncIterator[None
         yield
     finally:
         watching.cancel()
-        ending: list[asyncio.Task[None]] = [watching]
-        if attempt.settling is not None and attempt.leased:
-            ending.append(attempt.settling)
-        await asyncio.gather(*ending, return_exceptions=True)  # a Lambda loop stops with its invocation
+        if not attempt.ports.in_process:  # a Lambda loop stops with its invocation
+            ending: list[asyncio.Task[None]] = [watching]
+            if attempt.settling is not None and attempt.leased:
+                ending.append(attempt.settling)
+            await asyncio.gather(*ending, return_exceptions=True)
 
 
 async def _claim_and_load(ports: Ports, message: StepMessage, owner: str, expires_at: datetime) -> tuple[bool, Loaded]:
