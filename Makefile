@@ -24,7 +24,7 @@ TYPED := layers/runtime/perdure $(wildcard layers/agents functions tests bench e
 ARGS ?=
 SWEEP ?=
 
-.PHONY: help run demo test test-faults check format bench build deploy lock clean
+.PHONY: help run demo test test-faults check format bench permissions build deploy lock clean
 
 help:
 	@printf '%s\n' \
@@ -35,6 +35,7 @@ help:
   'make check    format, lint and types' \
 	  'make format   rewrite the code as `make check` wants it' \
 	  'make bench    measure, and write bench/results/' \
+	  'make permissions  what functions use on AWS, what their roles allow, and the difference' \
 	  'make build    build the Lambda functions and layers with SAM' \
 	  'make deploy   deploy what was built' \
 	  'make lock     write the pinned requirements anew from pyproject.toml' \
@@ -94,6 +95,9 @@ format: $(VENV)/.installed
 
 bench: $(VENV)/.installed
 	$(BIN)/python -m bench
+
+permissions: $(VENV)/.installed
+	$(BIN)/python -m pytest --permissions -q tests/audit tests/handlers tests/field tests/faults/test_simulation.py
 
 # --- AWS --------------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from perdure.agents.definition import AgentRegistry
 from perdure.aws import bootstrap
 from perdure.aws.bootstrap import Runtime
 from perdure.aws.settings import Settings
+from perdure.testing import permissions
 from perdure.testing.gateway import Gateway
 from perdure.testing.moto import AwsInProcess
 from perdure.testing.virtual_queues import Message, Queue, VirtualQueues, VirtualSchedules
@@ -122,6 +123,8 @@ class LambdaHarness:
         self.schedules = VirtualSchedules(self.aws.clients, self.aws.schedule_group)
         self.gateway = Gateway(self.invoke, self.aws.clients, self.clock)
         self._next_sweep = self.clock.now() + SWEEP_EVERY
+        for watcher in permissions.WATCHERS:
+            watcher(self)
 
     def _make_queues(self) -> list[Queue]:
         made = []

@@ -1,0 +1,331 @@
+"""What a deployment lives through until every function has done everything that it ever does on AWS.
+
+Plain turns need a part of the permissions only. The rest is for what goes wrong: an answer that is lost after the write
+has landed makes a function send everything again that its session expects, whoever else has sent it before; a viewer
+who vanished is forgotten by whoever wants to tell them something.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+from botocore.exceptions import ReadTimeoutError
+
+from perdure.agents.definition import AgentDefinition, AgentRegistry
+from perdure.agents.policies import ToolPolicy
+from perdure.agents.tools import function_tool
+from perdure.aws.limits import MAX_TAIL_BYTES
+from perdure.core.history import ToolResultItem, UserItem
+from perdure.models import ScriptedModel
+from perdure.models.base import ModelRequest
+from perdure.models.scripted import Reply, call
+from perdure.testing.lambda_harness import Crash, LambdaHarness
+
+HUGE = "x" * 320_000
+"""A text that is too large for a table item, so that it goes to the bucket."""
+
+SOON, LATER = timedelta(minutes=10), timedelta(hours=2)
+CROWD = ("pay_soon", "pay_soon", "pay_later", "look", "look", "charge", "charge")
+"""Calls of one answer that leave two steps for each function, and timers by message and by schedule."""
+
+
+@function_tool(effect="non_idempotent_write")
+def pay_soon() -> str:
+    """Pay, if somebody says so within minutes."""
+    return "paid"
+
+
+@function_tool(effect="non_idempotent_write")
+def pay_later() -> str:
+    """Pay, if somebody says so within hours."""
+    return "paid"
+
+
+@function_tool(effect="read")
+def look(at: str = "") -> str:
+    """Look."""
+    return at or "seen"
+
+
+@function_tool(effect="non_idempotent_write", requires_approval=False)
+def charge(what: str = "") -> str:
+    """Charge at once."""
+    return what or "charged"
+
+
+@function_tool(effect="read")
+def look_long() -> str:
+    """Return what is as long as an outcome may be that is committed together with others."""
+    return "y" * 60_000
+
+
+def agents() -> AgentRegistry:
+    """Return an agent that does what it is told: `say`, or the names of tools, `*` behind one for huge arguments."""
+
+    def script(request: ModelRequest) -> Reply:
+        told = next(item for item in reversed(request.messages) if isinstance(item, UserItem))
+        if told.text.startswith("say") or isinstance(request.messages[-1], ToolResultItem):
+            return Reply(text=HUGE if told.text == "say a lot" else "done")
+        return Reply(calls=tuple(_told(name) for name in told.text.split()))
+
+    def _told(name: str) -> Any:
+        huge = {"look*": {"at": HUGE}, "charge*": {"what": HUGE}}
+        return call(name.rstrip("*"), **huge.get(name, {}))
+
+    policies = {"pay_soon": ToolPolicy(approval_deadline=SOON), "pay_later": ToolPolicy(approval_deadline=LATER)}
+    tools = [pay_soon, pay_later, look, charge, look_long]
+    return AgentRegistry(
+        [AgentDefinition(name="test", model=ScriptedModel(script), tools=tools, tool_policies=policies)]
+    )
+
+
+class Course:
+    """Drives a harness. Each part begins a session of its own and ends with no message left over."""
+
+    def __init__(self, harness: LambdaHarness) -> None:
+        self.harness = harness
+        harness.agents = agents()
+        self._sessions = 0
+
+    # --- what a user does ------------------------------------------------------------------------------------------
+
+    def begin(self, text: str) -> str:
+        """Send the first message of a new session that somebody watches and has left; return its path."""
+        self._sessions += 1
+        path = f"/v1/sessions/s-{self._sessions}"
+        self.say(path, text)
+        self.vanish(path)
+        return path
+
+    def say(self, path: str, text: str) -> None:
+        reply = self.harness.gateway.http("POST", f"{path}/inputs", {"text": text})
+        assert reply.status == 202, reply.body
+
+    def vanish(self, path: str) -> None:
+        """Subscribe a viewer and let it go without a word, so that the next one to tell it something finds out."""
+        gateway = self.harness.gateway
+        viewer = gateway.connect(gateway.http("POST", "/v1/socket-tickets", {}).body["ticket"])
+        assert viewer is not None
+        gateway.send(viewer, {"type": "subscribe", "session_id": path.rsplit("/", 1)[-1]})
+        gateway.disconnect(viewer, noticed=False)
+
+    def pending(self, path: str) -> list[str]:
+        body = self.harness.gateway.http("GET", path).body
+        return [interrupt["interrupt_id"] for interrupt in body["pending_interrupts"]]
+
+    # --- what happens by itself ------------------------------------------------------------------------------------
+
+    def crowd(self) -> str:
+        """Begin a session and run its model: two steps for each function and three timers are under way then."""
+        path = self.begin(" ".join(CROWD))
+        self.deliver("run-model")
+        self.vanish(path)
+        return path
+
+    def deliver(self, queue: str) -> None:
+        """Hand over the first message of a queue."""
+        message = next(message for message in self.harness.queues.messages if message.queue == queue)
+        self.harness.clock.advance_to(message.visible_at)
+        self.harness._deliver(message)
+
+    def take(self, queue: str) -> dict[str, Any]:
+        """Take the first message away from a queue and return it as an event."""
+        message = next(message for message in self.harness.queues.messages if message.queue == queue)
+        self.harness.queues.delete(message)
+        return self.harness.queues.event(message)
+
+    def take_old(self) -> dict[str, Any]:
+        """Take the message of a second turn's model step away and return that of the first one's."""
+        event = self.take("run-model")
+        record = event["Records"][0]
+        record["body"] = json.dumps(json.loads(record["body"]) | {"step_id": "model-1-0"})
+        return event
+
+    def lose_messages(self) -> None:
+        for message in list(self.harness.queues.messages):
+            self.harness.queues.delete(message)
+
+    def end(self, path: str) -> None:
+        self.harness.gateway.http("POST", f"{path}/stop", {})
+        self.harness.settle(timedelta(hours=3))
+        self.lose_messages()
+
+    @contextlib.contextmanager
+    def an_answer_is_lost(self, function: str) -> Iterator[None]:
+        """Let the first write of a HEAD by a function land and its answer get lost."""
+        events = self.harness.aws.clients.dynamodb.meta.events
+        lost: list[str] = []
+
+        def asked(params: Any, context: Any, **_: Any) -> None:
+            context["of_head"] = params["Key"]["sk"]["S"] == "HEAD"
+
+        def answered(context: Any, **_: Any) -> None:
+            if self.harness.running == function and context.get("of_head") and not lost:
+                lost.append(function)
+                raise ReadTimeoutError(endpoint_url="nowhere")
+
+        events.register("provide-client-params.dynamodb.UpdateItem", asked)
+        events.register("after-call.dynamodb.UpdateItem", answered)
+        try:
+            yield
+        finally:
+            events.unregister("provide-client-params.dynamodb.UpdateItem", asked)
+            events.unregister("after-call.dynamodb.UpdateItem", answered)
+        assert lost, f"{function} has written no HEAD"
+
+    @contextlib.contextmanager
+    def workers_die_with_their_outcome_known(self) -> Iterator[None]:
+        """Let every worker die right after it has put its outcome beside the session."""
+        events = self.harness.aws.clients.dynamodb.meta.events
+
+        def asked(params: Any, context: Any, **_: Any) -> None:
+            context["of_result"] = params["Item"]["sk"]["S"].startswith("RESULT#")
+
+        def answered(context: Any, **_: Any) -> None:
+            if context.get("of_result"):
+                raise Crash
+
+        events.register("provide-client-params.dynamodb.PutItem", asked)
+        events.register("after-call.dynamodb.PutItem", answered)
+        try:
+            yield
+        finally:
+            events.unregister("provide-client-params.dynamodb.PutItem", asked)
+            events.unregister("after-call.dynamodb.PutItem", answered)
+
+    def fill_tail(self, path: str) -> None:
+        """Queue messages until HEAD's tail is so full that whoever commits next has to settle first."""
+        name = path.rsplit("/", 1)[-1]
+        for _ in range(8):
+            key = {"pk": {"S": f"acme#{name}"}, "sk": {"S": "HEAD"}}
+            item = self.harness.aws.clients.dynamodb.get_item(TableName=self.harness.aws.table, Key=key)["Item"]
+            room = MAX_TAIL_BYTES - len(item["tail"]["S"].encode())
+            if room < 500:
+                return
+            self.say(path, "z" * max(1, min(room - 600, 3000)))
+        raise AssertionError("the tail does not fill")
+
+
+# --- what each function lives through ------------------------------------------------------------------------------
+
+
+def live_through_everything(harness: LambdaHarness) -> None:
+    course = Course(harness)
+    for part in (_api, _model, _tools, _timers, _sweep, _dead_letters, _viewers):
+        part(course)
+        assert json.dumps([message.queue for message in harness.queues.messages]) == "[]", part
+
+
+def _api(course: Course) -> None:
+    path = course.crowd()
+    with course.an_answer_is_lost("api"):
+        first, *_ = course.pending(path)
+        course.harness.gateway.http("POST", f"{path}/interrupts/{first}", {"approved": False})
+    course.end(path)
+    path = course.begin(f"say {HUGE}")
+    course.harness.settle()
+    course.harness.cold_start()
+    course.harness.gateway.http("GET", path)
+    course.harness.gateway.http("GET", "/v1/sessions")
+
+
+def _model(course: Course) -> None:
+    path = course.begin(" ".join(CROWD))
+    with course.an_answer_is_lost("run_model"):
+        course.deliver("run-model")
+    course.end(path)
+    path = course.begin("say a lot")
+    course.harness.settle()
+    course.say(path, "look")
+    course.harness.invoke("run_model", course.take_old())
+    course.harness.settle()
+
+
+def _tools(course: Course) -> None:
+    for function, queue, tool in (
+        ("call_tool", "call-tool", "look"),
+        ("call_single_attempt_tool", "call-single-attempt-tool", "charge"),
+    ):
+        path = course.crowd()
+        with course.an_answer_is_lost(function):
+            course.deliver(queue)
+        course.end(path)
+        course.begin(f"{tool}*")
+        while course.harness.deliver_one():
+            course.harness.cold_start()
+
+
+def _timers(course: Course) -> None:
+    path = course.crowd()
+    early = course.take("timers")
+    course.harness.invoke("fire_timer", early)
+    course.lose_messages()
+    course.fill_tail(path)
+    course.vanish(path)
+    course.harness.clock.advance(SOON.total_seconds())
+    with course.an_answer_is_lost("fire_timer"):
+        course.harness.invoke("fire_timer", early)
+    course.end(path)
+    course.begin("pay_soon")
+    course.harness.settle()
+
+
+def _sweep(course: Course) -> None:
+    path = course.crowd()
+    course.lose_messages()
+    course.harness.clock.advance(SOON.total_seconds() + 120)
+    with course.an_answer_is_lost("sweep"):
+        course.harness.sweep()
+    course.end(path)
+    course.begin("say something")
+    course.lose_messages()
+    course.harness.settle()
+    _known_outcomes(course)
+    course.harness.clock.advance(180)
+    with course.an_answer_is_lost("sweep"):
+        course.harness.sweep()
+    course.harness.settle()
+
+
+def _dead_letters(course: Course) -> None:
+    path = course.crowd()
+    letter = course.take("call-single-attempt-tool")
+    with course.an_answer_is_lost("record_dead_letter"):
+        course.harness.invoke("record_dead_letter", letter)
+    course.end(path)
+    path = course.begin("say something")
+    course.harness.settle()
+    course.say(path, "look")
+    course.harness.invoke("record_dead_letter", course.take_old())
+    course.harness.settle()
+    letter = _known_outcomes(course)
+    with course.an_answer_is_lost("record_dead_letter"):
+        course.harness.invoke("record_dead_letter", letter)
+    course.harness.settle()
+
+
+def _known_outcomes(course: Course) -> dict[str, Any]:
+    """Run eight tools whose workers die with outcomes too large for one item; return the message of one of them."""
+    path = course.begin(" ".join(["look_long"] * 8))
+    course.deliver("run-model")
+    course.vanish(path)
+    letter: dict[str, Any] = {}
+    with course.workers_die_with_their_outcome_known():
+        for _ in range(8):
+            letter = course.take("call-tool")
+            assert isinstance(course.harness.invoke("call_tool", letter).error, Crash)
+    return letter
+
+
+def _viewers(course: Course) -> None:
+    course.begin("say something")
+    course.harness.settle()
+    gateway = course.harness.gateway
+    viewer = gateway.connect(gateway.http("POST", "/v1/socket-tickets", {}).body["ticket"])
+    assert viewer is not None
+    gateway.send(viewer, {"type": "subscribe", "session_id": f"s-{course._sessions}"})
+    gateway.disconnect(viewer)
