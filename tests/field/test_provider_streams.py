@@ -273,7 +273,7 @@ async def test_f130_a_name_that_a_model_made_up_does_not_poison_the_conversation
 async def test_closing_the_iterator_hangs_up_on_the_provider(client: Build) -> None:
     async with FaultProvider([answer("one two three", chunk=4).paused(2)]) as provider:
         async with aclosing(client(provider).stream(a_request())) as stream:
-            first = await anext(stream)
+            _role, first = await anext(stream), await anext(stream)
             await provider.paused()
 
         await provider.departed()

@@ -86,6 +86,10 @@ class ConfigurationError(PermanentError):
     code = "configuration"
 
 
+class SettingsError(ConfigurationError):
+    """What a session is set to can't be carried out: its turn fails with this text, the next may be set otherwise."""
+
+
 # --- what a caller did wrong: nothing has changed after any of these ---------------------------------------------
 
 
@@ -148,6 +152,15 @@ class ToolExecutionError(PermanentError):
     """Raised by a tool for a failure that the model should see. The call ends as `failed` and is not retried."""
 
     code = "tool"
+
+
+class ContextOverflowError(PermanentError):
+    """Raised by `prepare_step` for a prompt that would not fit: the turn fails with the code `context_overflow`.
+
+    Only this class leads to that code; what a provider says of a prompt that is too long is its own failure.
+    """
+
+    code = "context_overflow"
 
 
 class ModelCallError(PerdureError):

@@ -13,7 +13,16 @@ from perdure.agents.stepwise import StepwiseRunner
 from perdure.core.history import UserItem
 from perdure.core.usage import CallUsage
 from perdure.errors import ModelCallError
-from perdure.models import ModelRequest, ModelResponse, ModelToolCall, ReasoningDelta, Reply, ScriptedModel, TextDelta
+from perdure.models import (
+    ModelRequest,
+    ModelResponse,
+    ModelSettings,
+    ModelToolCall,
+    ReasoningDelta,
+    Reply,
+    ScriptedModel,
+    TextDelta,
+)
 from perdure.models import call as a_scripted_call
 from tests.unit.agents.builders import HangingModel, Shown, a_context, a_turn, an_agent
 
@@ -51,7 +60,8 @@ async def test_the_request_holds_the_history_the_tools_in_their_order_and_the_se
     assert request.messages == (UserItem(text="Hi"),)
     assert [(tool.name, tool.description) for tool in request.tools] == [("ping", "Ping."), ("echo", "Echo.")]
     assert request.tools[1].parameters == echo.parameters
-    assert (request.instructions, request.settings, request.deadline) == ("Be kind.", {"temperature": 0}, deadline)
+    assert (request.instructions, request.deadline) == ("Be kind.", deadline)
+    assert request.settings == ModelSettings(temperature=0)
 
 
 async def test_instructions_are_evaluated_for_every_step() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from perdure.core.history import CallItem, ModelItem, ToolResultItem, UserItem
 from perdure.errors import ModelCallError
-from perdure.models import ModelRequest, ModelResponse, OpenAIChatModel, ToolDefinition
+from perdure.models import ModelRequest, ModelResponse, ModelSettings, OpenAIChatModel, StreamActivity, ToolDefinition
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 BASE_URL = "http://provider.test/v1"
@@ -32,8 +32,9 @@ class StoppedClock:
         self.slept.append(seconds)
 
 
-def a_request(*messages, text="hello", tools=(), **fields) -> ModelRequest:
-    return ModelRequest(messages=messages or (UserItem(text=text),), tools=tools, **fields)
+def a_request(*messages, text="hello", tools=(), settings=None, **fields) -> ModelRequest:
+    messages = messages or (UserItem(text=text),)
+    return ModelRequest(messages=messages, tools=tools, settings=ModelSettings.of(settings), **fields)
 
 
 def a_tool(name="lookup", parameters=None) -> ToolDefinition:
@@ -78,8 +79,9 @@ def a_model(answer: "bytes | httpx.Response | Callable", **fields) -> OpenAIChat
 
 
 async def collect(model, request=None) -> list[Any]:
+    """Return what a call gives, without the word that it is still alive."""
     async with aclosing(model.stream(request or a_request())) as stream:
-        return [item async for item in stream]
+        return [item async for item in stream if not isinstance(item, StreamActivity)]
 
 
 async def respond(model, request=None) -> ModelResponse:

@@ -15,11 +15,14 @@ from perdure.core.usage import CallUsage
 from perdure.errors import ModelCallError
 from perdure.models.base import ModelRequest
 from perdure.models.scripted import Reply, ScriptedModel, call, tool_results
+from perdure.models.settings import ModelSettings
 from perdure.testing.fixtures import open_stage
 from perdure.testing.recordings import NotRecordedError, RecordingModel, ReplayModel
 from tests.unit.steps.builders import an_agent, failing
 
-ASKED = ModelRequest(messages=(UserItem(text="Grüße 🌍"),), instructions="be brief", settings={"temperature": 0})
+ASKED = ModelRequest(
+    messages=(UserItem(text="Grüße 🌍"),), instructions="be brief", settings=ModelSettings(temperature=0)
+)
 
 
 @function_tool(effect="read")
@@ -93,7 +96,8 @@ async def test_failures_are_replayed_in_their_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "changed", [{"messages": (UserItem(text="other"),)}, {"instructions": "be long"}, {"settings": {"temperature": 1}}]
+    "changed",
+    [{"messages": (UserItem(text="other"),)}, {"instructions": "be long"}, {"settings": ModelSettings(temperature=1)}],
 )
 async def test_what_was_never_asked_is_not_answered(tmp_path: Path, changed: dict[str, Any]) -> None:
     await items_of(RecordingModel(ScriptedModel(lambda _: "yes"), tmp_path / "r.jsonl"))

@@ -10,7 +10,7 @@ import json
 import logging
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from perdure.agents.definition import AgentDefinition, is_tool_name
@@ -31,22 +31,29 @@ MAX_TOOL_NAME = 64
 _ILLEGAL_IN_NAME = re.compile(r"[^A-Za-z0-9_-]")
 
 
-def requested_calls(agent: AgentDefinition, calls: Sequence[DeferredCall]) -> tuple[RequestedCall, ...]:
+def requested_calls(
+    agent: AgentDefinition, calls: Sequence[DeferredCall], offered: Collection[str] | None = None
+) -> tuple[RequestedCall, ...]:
     """Return the calls of one model response, in the model's order, ready to be stored.
 
     A call of an unknown tool, or with arguments that its tool refuses, is settled as `failed` and needs no approval
     (spec TOOL-10). A runner may have tools of its own: what the agent does not know is then left to the runner, with
     the agent's policy for that name (spec CLIENT-06).
+
+    Args:
+        offered: The only tools that the step offered; a call of another is settled as `failed`. None: all of them.
     """
-    return tuple(_requested(agent, call) for call in calls)
+    return tuple(_requested(agent, call, offered) for call in calls)
 
 
-def _requested(agent: AgentDefinition, call: DeferredCall) -> RequestedCall:
+def _requested(agent: AgentDefinition, call: DeferredCall, offered: Collection[str] | None) -> RequestedCall:
     arguments, complaint = _parsed(call.arguments_text)
     tool = agent.tool(call.tool_name)
     if tool is None and (agent.runner is None or not is_tool_name(call.tool_name)):
         return _settled(call, arguments, "read", unknown_tool(agent, call.tool_name))
     policy = agent.policy_of(tool) if tool is not None else agent.policy_of_runners(call.tool_name)
+    if offered is not None and call.tool_name not in offered:
+        return _settled(call, arguments, policy.effect, _not_offered(call.tool_name, offered))
     if arguments is not None and tool is not None:
         try:
             arguments = tool.validate(arguments)
@@ -85,6 +92,10 @@ def unknown_tool(agent: AgentDefinition, name: str) -> str:
     shown = mended(name[: 2 * MAX_TOOL_NAME])
     available = ", ".join(tool.name for tool in agent.tools)
     return f"unknown tool {shown}; available tools: {available or 'none'}"
+
+
+def _not_offered(name: str, offered: Collection[str]) -> str:
+    return f"tool {name} is not available now; available tools: {', '.join(offered) or 'none'}"
 
 
 def storable_name(name: str) -> str:

@@ -6,8 +6,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
+from perdure.agents.acceptance import Acceptance
 from perdure.agents.policies import (
     DEFAULT_EFFECT,
     ApprovalRule,
@@ -17,25 +18,22 @@ from perdure.agents.policies import (
     check_effect,
     effective_policy,
 )
-from perdure.agents.runner import AgentFrameworkRunner
+from perdure.agents.prepare import PrepareStep
+from perdure.agents.prompt import Prompt, PromptSection, composed, sections_of
+from perdure.agents.runner import AgentFrameworkRunner, Generate
+from perdure.agents.settings import ModelChoice, ModelResolver, SettingsResolver
+from perdure.agents.step import InstructionContext
+from perdure.agents.stop_policies import StopPolicy
 from perdure.agents.tools import FunctionTool
 from perdure.core.limits import MAX_MODEL_CALLS_PER_TURN
 from perdure.errors import ConfigurationError
 from perdure.models.base import ModelClient
+from perdure.models.capabilities import context_window, reasoning_levels
+from perdure.models.settings import ModelSettings
 
 JsonObject = dict[str, Any]
+__all__ = ["AgentDefinition", "AgentRegistry", "InstructionContext", "Instructions", "is_tool_name"]
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InstructionContext:
-    """What a function of instructions may look at. It is called for every model step (spec MODEL-12)."""
-
-    session_id: str
-    turn_id: str
-    attempt: int
-    interaction_mode: str
-    settings: JsonObject
 
 
 def is_tool_name(name: str) -> bool:
@@ -43,7 +41,11 @@ def is_tool_name(name: str) -> bool:
     return _NAME.fullmatch(name) is not None
 
 
-Instructions = str | Callable[[InstructionContext], str]
+Instructions = Prompt | Callable[[InstructionContext], Prompt]
+
+
+_FIRST_OF_MODELS = cast("ModelClient", None)
+"""Stands for `model` until the definition is complete."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,15 +53,28 @@ class AgentDefinition:
     """One agent. Its `name` is its identity: sessions keep it.
 
     Attributes:
-        instructions: The system prompt, or a function that is called for every model step.
-        model: Any `ModelClient`.
-        model_settings: Passed to the provider as they are.
+        instructions: The system prompt, as a text or in sections, or a function that is called for every model step.
+        model: Any `ModelClient`. May be left out with `models`, the first of which it is then.
+        models: Clients that a session may be set to by name (setting `model`); the deployment builds them all.
+        model_resolver: Names the one of `models` that answers a step; None: `model`. Default: the setting decides.
+        model_settings: How models should answer; the setting `model_settings` of a session is laid over it. In a
+            mapping, names that `ModelSettings` does not know go to the provider as they are.
+        settings_resolver: Makes the settings that all of this sees from those of the turn. It may look things up: a
+            session holds references, never secrets. The text of what it raises is shown to the session's owner.
         tools: Functions wrapped by `function_tool`; names unique.
         tool_policies: By tool name; each overrides the tool's own word. A `runner` may have tools of its own, which are
             named here only.
         default_effect: For tools that say nothing.
         built_in_tools: Names of built-in tools to offer. None exists in this version.
         max_model_calls: Cap of one turn; then the model must answer without tools (spec SESS-08).
+        stop_policies: End a turn before its next model call; the first that wants to wins.
+        prepare_step: Called before every provider call; may change what is asked for this step, or raise
+            `ContextOverflowError`.
+        acceptance: What may end a turn: `allow_empty`, `require_output` or a callback. A refused answer fails the turn
+            with the code `not_accepted`, and stays as a message with that status.
+        inactivity_timeout: Longest time without anything from the model, on the runtime's clock; then the call ends as
+            a `timeout`, which is tried again as a reconnect. None: what the client itself has.
+        generate: Makes the provider call instead of the client; the loop around it stays.
         tool_timeout: Longest run of one tool attempt; 15 minutes are the most there is.
         runner: A framework's runner; None: the built-in Stepwise runner.
 
@@ -68,20 +83,29 @@ class AgentDefinition:
     """
 
     name: str
-    model: ModelClient
+    model: ModelClient = _FIRST_OF_MODELS
+    models: Mapping[str, ModelClient] = field(default_factory=dict)
+    model_resolver: ModelResolver | None = None
     instructions: Instructions = ""
-    model_settings: JsonObject = field(default_factory=dict)
+    model_settings: ModelSettings | Mapping[str, Any] = field(default_factory=ModelSettings)
+    settings_resolver: SettingsResolver | None = None
     tools: Sequence[FunctionTool] = ()
     tool_policies: Mapping[str, ToolPolicy] = field(default_factory=dict)
     default_effect: Effect = DEFAULT_EFFECT
     built_in_tools: Sequence[str] = ()
     max_model_calls: int = MAX_MODEL_CALLS_PER_TURN
     tool_timeout: timedelta = timedelta(minutes=14)
+    stop_policies: Sequence[StopPolicy] = ()
+    prepare_step: PrepareStep | None = None
+    acceptance: Acceptance = "allow_empty"
+    inactivity_timeout: timedelta | None = None
+    generate: Generate | None = None
     runner: AgentFrameworkRunner | None = None
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
             raise ConfigurationError(f"agent name {self.name!r} must match {_NAME.pattern}")
+        self._take_models()
         check_effect(self.default_effect, f"agent {self.name!r}")
         names = [tool.name for tool in self.tools]
         for name in names:
@@ -96,8 +120,46 @@ class AgentDefinition:
                 raise ConfigurationError(f"agent {self.name!r} has a policy for {name!r}, which is none of its tools")
         if self.max_model_calls < 1:
             raise ConfigurationError(f"max_model_calls of agent {self.name!r} must be 1 or more")
+        self._check_step()
+
+    def _check_step(self) -> None:
+        """Refuse what is wrong with how a model step is made."""
         if self.tool_timeout <= timedelta(0):
             raise ConfigurationError(f"tool_timeout of agent {self.name!r} must be longer than zero")
+        if self.inactivity_timeout is not None and self.inactivity_timeout <= timedelta(0):
+            raise ConfigurationError(f"inactivity_timeout of agent {self.name!r} must be longer than zero")
+        if self.acceptance not in ("allow_empty", "require_output") and not callable(self.acceptance):
+            raise ConfigurationError(
+                f"acceptance of agent {self.name!r} must be allow_empty, require_output or a function"
+            )
+        policies = [policy.name for policy in self.stop_policies]
+        for name in policies:
+            if policies.count(name) > 1:
+                raise ConfigurationError(f"agent {self.name!r} has two stop policies named {name!r}: rename one")
+
+    def _take_models(self) -> None:
+        if self.model is _FIRST_OF_MODELS:
+            if not self.models:
+                raise ConfigurationError(f"agent {self.name!r} has no model: pass model=… or models={{name: …}}")
+            object.__setattr__(self, "model", next(iter(self.models.values())))
+        try:
+            object.__setattr__(self, "model_settings", ModelSettings.of(self.model_settings))
+        except ValueError as error:
+            raise ConfigurationError(f"model_settings of agent {self.name!r}: {error}") from None
+
+    @property
+    def model_choices(self) -> tuple[ModelChoice, ...]:
+        """What a session may be set to, in the deployment's order, for a picker."""
+        return tuple(
+            ModelChoice(
+                name=name,
+                model=client.model,
+                provider=client.provider,
+                reasoning_levels=reasoning_levels(client),
+                context_window=context_window(client),
+            )
+            for name, client in self.models.items()
+        )
 
     def tool(self, name: str) -> FunctionTool | None:
         """Return the tool with this name, or None."""
@@ -119,9 +181,15 @@ class AgentDefinition:
             default_effect=self.default_effect,
         )
 
+    def sections_for(self, context: InstructionContext) -> tuple[PromptSection, ...]:
+        """Return the sections of the system prompt of one model step."""
+        if callable(self.instructions):
+            return sections_of(self.instructions(context), source="function")
+        return sections_of(self.instructions, source="agent")
+
     def instructions_for(self, context: InstructionContext) -> str:
         """Return the system prompt of one model step."""
-        return self.instructions(context) if callable(self.instructions) else self.instructions
+        return composed(self.sections_for(context))
 
 
 class AgentRegistry:

@@ -6,14 +6,14 @@ A runner never executes tools inside its model step: it hands the calls over, an
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from perdure.core.history import HistoryItem
 from perdure.core.usage import NO_USAGE, CallUsage
-from perdure.models.base import ReasoningDelta, TextDelta
+from perdure.models.base import ModelClient, ModelRequest, ReasoningDelta, StreamItem, TextDelta
 
 if TYPE_CHECKING:
     from perdure.agents.definition import AgentDefinition
@@ -36,6 +36,12 @@ class AgentTurnContext:
         deadline: The attempt must be over by then. None: no limit.
         abort: Set when the turn is stopped or the lease is lost.
         emit: Shows a delta to the viewers.
+        settings: Those of the turn, as the agent's `settings_resolver` has them.
+        turn_start: Where in `history` the running turn begins.
+        last_prompt_tokens: Size of the prompt of the last completed step, as its provider reported it. None: there is
+            none, or it did not.
+        alive: To be called when something came that shows nothing, so that the inactivity timeout begins anew; `emit`
+            does so by itself.
     """
 
     tenant: str
@@ -52,6 +58,28 @@ class AgentTurnContext:
     settings: JsonObject = field(default_factory=dict)
     deadline: datetime | None = None
     abort: asyncio.Event = field(default_factory=asyncio.Event)
+    turn_start: int = 0
+    last_prompt_tokens: int | None = None
+    alive: Callable[[], None] = lambda: None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generation:
+    """A provider call that the loop wants to be made (spec MODEL-28).
+
+    Attributes:
+        request: All that the model is to be asked.
+        client: The client that was chosen for it; `client.stream(request)` is what happens without `generate`.
+        context: The step. `emit` and `alive` are called by the loop, for every item of the stream.
+    """
+
+    request: ModelRequest
+    client: ModelClient
+    context: AgentTurnContext
+
+
+Generate = Callable[[Generation], AsyncIterator[StreamItem]]
+"""Makes a provider call in place of the client: an async generator that ends with one `ModelResponse`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +100,7 @@ class ModelOutcome:
         provider: `{provider, api, item}` when something must be replayed to this provider unchanged.
         run_state: Kept until the turn's next model step; non-empty with tool calls.
         metadata: For traces only; never stored.
+        offered: The only tools that may be called in this step; a call of another is answered as failed. None: all.
     """
 
     ending: Literal["answer", "tool_calls", "truncated", "filtered", "refused"]
@@ -82,6 +111,7 @@ class ModelOutcome:
     provider: JsonObject | None = None
     run_state: JsonObject | None = None
     metadata: JsonObject = field(default_factory=dict)
+    offered: tuple[str, ...] | None = None
 
 
 class AgentFrameworkRunner(Protocol):

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from perdure.agents.calls import requested_calls, unknown_tool
-from perdure.agents.definition import AgentDefinition, InstructionContext
-from perdure.agents.runner import AgentTurnContext, DeferredCall, ModelOutcome
+from perdure.agents.definition import AgentDefinition
+from perdure.agents.prepare import Prepared, prepare
+from perdure.agents.runner import AgentTurnContext, DeferredCall, Generation, ModelOutcome
 from perdure.agents.tools import ToolContext
-from perdure.core.history import HistoryItem, UserItem
 from perdure.errors import ModelCallError, ToolExecutionError
-from perdure.models.base import ModelRequest, ModelResponse, StreamItem, TextDelta, ToolDefinition
+from perdure.models.base import ModelResponse, StreamActivity, StreamItem, TextDelta
 
 __all__ = ["StepwiseRunner", "requested_calls"]
 
@@ -23,15 +23,6 @@ JsonObject = dict[str, Any]
 Ending = Literal["answer", "tool_calls", "truncated", "filtered", "refused"]
 
 _ENDINGS: dict[str, Ending] = {"length": "truncated", "content_filter": "filtered", "refusal": "refused"}
-
-TURN_RETRIED = """[turn_retried]
-The connection broke while you were answering. What had arrived by then is below; it was not kept.
-Answer again from the beginning, with the whole answer.
-[partial_answer]
-{partial}
-[/partial_answer]
-[/turn_retried]"""
-"""Tells a model of its answer that was cut; only in the resent prompt, never stored (spec RETRY-04)."""
 
 
 class StepwiseRunner:
@@ -42,9 +33,11 @@ class StepwiseRunner:
 
         Raises:
             ModelCallError: No usable answer. `aborted` when the turn's abort signal came; then the stream is closed.
+            SettingsError, ConfigurationError, ContextOverflowError: No call was made; see `prepare`.
         """
+        prepared = await prepare(agent, context)
         call = _ProviderCall(context)
-        stream = agent.model.stream(_request(agent, context))
+        stream = _stream(agent, context, prepared)
         reading = asyncio.ensure_future(call.read(stream))
         aborting = asyncio.ensure_future(context.abort.wait())
         try:
@@ -53,7 +46,7 @@ class StepwiseRunner:
                 raise ModelCallError(
                     "the model call was aborted", kind="aborted", retryable=False, partial_text=call.text
                 )
-            return _outcome(agent, context, reading.result())
+            return _outcome(prepared, context, reading.result())
         except ModelCallError as error:
             error.partial_text = error.partial_text or call.text
             raise
@@ -88,10 +81,19 @@ class _ProviderCall:
         async for item in stream:
             if isinstance(item, ModelResponse):
                 return item
+            if isinstance(item, StreamActivity):
+                self.context.alive()
+                continue
             if isinstance(item, TextDelta):
                 self.pieces.append(item.text)
             await self.context.emit(item)
         raise ModelCallError("the model's stream ended without a response", kind="malformed", retryable=True)
+
+
+def _stream(agent: AgentDefinition, context: AgentTurnContext, prepared: Prepared) -> AsyncIterator[StreamItem]:
+    if agent.generate is None:
+        return prepared.client.stream(prepared.request)
+    return agent.generate(Generation(request=prepared.request, client=prepared.client, context=context))
 
 
 async def _close(reading: asyncio.Future[ModelResponse], stream: AsyncIterator[StreamItem]) -> None:
@@ -106,32 +108,7 @@ async def _close(reading: asyncio.Future[ModelResponse], stream: AsyncIterator[S
             await aclose()
 
 
-def _request(agent: AgentDefinition, context: AgentTurnContext) -> ModelRequest:
-    messages: tuple[HistoryItem, ...] = context.history
-    if context.retried_partial:
-        messages = (*messages, UserItem(text=TURN_RETRIED.format(partial=context.retried_partial)))
-    instructions = agent.instructions_for(
-        InstructionContext(
-            session_id=context.session_id,
-            turn_id=context.turn_id,
-            attempt=context.attempt,
-            interaction_mode=context.interaction_mode,
-            settings=context.settings,
-        )
-    )
-    tools = agent.tools if context.offer_tools else ()
-    return ModelRequest(
-        messages=messages,
-        instructions=instructions,
-        tools=tuple(
-            ToolDefinition(name=tool.name, description=tool.description, parameters=tool.parameters) for tool in tools
-        ),
-        settings=dict(agent.model_settings),
-        deadline=context.deadline,
-    )
-
-
-def _outcome(agent: AgentDefinition, context: AgentTurnContext, response: ModelResponse) -> ModelOutcome:
+def _outcome(prepared: Prepared, context: AgentTurnContext, response: ModelResponse) -> ModelOutcome:
     """Say how a response ended. Calls alone tell whether tools are wanted (F011); half ones are dropped."""
     whole = response.finish == "stop"
     calls = tuple(
@@ -148,16 +125,17 @@ def _outcome(agent: AgentDefinition, context: AgentTurnContext, response: ModelR
         reasoning=response.reasoning,
         calls=calls,
         usage=response.usage,
-        provider=_provider(agent, response),
+        provider=_provider(prepared, response),
         run_state={"model_calls": (context.run_state or {}).get("model_calls", 0) + 1} if calls else None,
         metadata=response.metadata,
+        offered=prepared.offered,
     )
 
 
-def _provider(agent: AgentDefinition, response: ModelResponse) -> JsonObject | None:
+def _provider(prepared: Prepared, response: ModelResponse) -> JsonObject | None:
     """Return what only this provider sees again: its opaque item, and word that the call ids are its own (F010)."""
     ids = any(call.provider_call_id for call in response.tool_calls)
     if response.provider_item is None and not ids:
         return None
-    provider: JsonObject = {"provider": agent.model.provider}  # names the API, too, such as `openai-chat`
+    provider: JsonObject = {"provider": prepared.client.provider}  # names the API, too, such as `openai-chat`
     return provider | ({"item": response.provider_item} if response.provider_item is not None else {})

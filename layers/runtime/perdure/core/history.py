@@ -62,12 +62,13 @@ class Transcript:
     """The projection, kept up as the log grows: what closed turns look like never changes again.
 
     Feed it every entry once, in order. `version` is that of the last one, `run_state` the
-    last that a runner kept.
+    last that a runner kept, `last_prompt_tokens` what the last completed model step read, as its provider reported it.
     """
 
     def __init__(self) -> None:
         self.version = 0
         self.run_state: JsonObject | None = None
+        self.last_prompt_tokens: int | None = None
         self._closed: list[HistoryItem] = []
         self._inputs: dict[str, str] = {}
         self._open: _OpenTurn | None = None
@@ -82,10 +83,17 @@ class Transcript:
             self._take(entry)
             self.version = entry.version
             self.run_state = entry.run_state or self.run_state
+            if entry.usage and any(e.type == "model_finished" and _is_completed(e.payload) for e in entry.events):
+                self.last_prompt_tokens = entry.usage[-1].input_tokens
 
     def items(self) -> tuple[HistoryItem, ...]:
         """Return the conversation in the order in which the model should see it."""
         return (*self._closed, *(self._open.items() if self._open else ()))
+
+    @property
+    def turn_start(self) -> int:
+        """Where in `items` the turn begins that has not ended."""
+        return len(self._closed)
 
     def _take(self, entry: Entry) -> None:
         # One entry may close a turn and open the next, so its facts go to the turn that they name.
@@ -107,6 +115,10 @@ class Transcript:
         if self._open is not None:
             self._open.note(entry)
             self._closed += self._open.items()
+
+
+def _is_completed(payload: Mapping[str, Any]) -> bool:
+    return payload.get("status") == "completed"
 
 
 class _OpenTurn:

@@ -15,22 +15,26 @@ if TYPE_CHECKING:
         ModelResponse,
         ModelToolCall,
         ReasoningDelta,
+        StreamActivity,
         StreamItem,
         TextDelta,
         ToolDefinition,
     )
     from perdure.models.openai_chat import OpenAIChatModel
     from perdure.models.scripted import Reply, ScriptedModel, call, tool_results, user_texts
+    from perdure.models.settings import ModelSettings
 
 __all__ = [
     "ModelClient",
     "ModelRequest",
     "ModelResponse",
+    "ModelSettings",
     "ModelToolCall",
     "OpenAIChatModel",
     "ReasoningDelta",
     "Reply",
     "ScriptedModel",
+    "StreamActivity",
     "StreamItem",
     "TextDelta",
     "ToolDefinition",
@@ -40,6 +44,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "ModelSettings": "settings",
     "OpenAIChatModel": "openai_chat",
     "Reply": "scripted",
     "ScriptedModel": "scripted",

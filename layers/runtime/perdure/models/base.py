@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol
 
 from perdure.core.history import HistoryItem
 from perdure.core.usage import NO_USAGE, CallUsage
+from perdure.models.settings import ModelSettings
 
 JsonObject = dict[str, Any]
 
@@ -29,14 +30,14 @@ class ModelRequest:
     Attributes:
         messages: The conversation; every call in it has exactly one result directly behind its message.
         tools: Empty: the model must answer.
-        settings: Passed to the provider as they are, such as `temperature`.
+        settings: What the client puts into the words of its wire.
         deadline: The call must be over by then. None: no limit.
     """
 
     messages: tuple[HistoryItem, ...]
     instructions: str = ""
     tools: tuple[ToolDefinition, ...] = ()
-    settings: JsonObject = field(default_factory=dict)
+    settings: ModelSettings = field(default_factory=ModelSettings)
     deadline: datetime | None = None
 
 
@@ -86,14 +87,22 @@ class ModelResponse:
     metadata: JsonObject = field(default_factory=dict)
 
 
-StreamItem = TextDelta | ReasoningDelta | ModelResponse
+@dataclass(frozen=True, slots=True)
+class StreamActivity:
+    """The provider sent something that shows nothing, such as a piece of a call's arguments or a keep-alive.
+
+    Only the inactivity timeout looks at it (spec MODEL-17).
+    """
+
+
+StreamItem = TextDelta | ReasoningDelta | StreamActivity | ModelResponse
 
 
 class ModelClient(Protocol):
     """Talks to one model of one provider. Built by the deployment, shared by all sessions, safe for concurrent use.
 
-    A client may tell more of itself; `perdure.models.capabilities` says what, and what it means to leave it out:
-    `credential_version() -> str | None`.
+    A client may tell more of itself: `credential_version() -> str | None`, `reasoning_levels: Sequence[str]` and
+    `context_window: int | None`. `perdure.models.capabilities` says what they mean, and what it means to have none.
     """
 
     @property

@@ -19,6 +19,18 @@ def credential_version(client: object) -> str | None:
     return version if isinstance(version, str) and version else None
 
 
+def reasoning_levels(client: object) -> tuple[str, ...]:
+    """Return the levels that `reasoning_effort` may have, weakest first, for a picker. Empty: it does not tell."""
+    levels = getattr(client, "reasoning_levels", None)
+    return tuple(levels) if isinstance(levels, list | tuple) else ()
+
+
+def context_window(client: object) -> int | None:
+    """Return how many tokens the model takes, its answer included, as the deployment declared. None: it did not."""
+    window = getattr(client, "context_window", None)
+    return window if isinstance(window, int) and not isinstance(window, bool) and window > 0 else None
+
+
 def version_of_key(key: str) -> str | None:
     """Return the version of a key, for clients that have one; None for an empty key.
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from perdure.core.history import CallItem, HistoryItem, ModelItem, ToolResultItem, UserItem, wire_ids
 from perdure.models.base import ModelRequest, ToolDefinition
+from perdure.models.settings import ModelSettings
 
 JsonObject = dict[str, Any]
 
@@ -20,6 +21,7 @@ RESERVED_SETTINGS = frozenset({"messages", "model", "n", "stream", "tools"})
 """What a setting may not say: the client does, or reads only what it asked for."""
 
 _ONLY_WITH_TOOLS = ("parallel_tool_calls", "tool_choice")
+_TIERS = {"fast": "priority", "standard": "default"}
 _REPLAYED = "extra_content"
 """The one field of a call that is given back as it came: Gemini's signatures travel in it."""
 
@@ -43,6 +45,22 @@ def chat_request(request: ModelRequest, *, model: str, provider: str, settings: 
         for name in _ONLY_WITH_TOOLS:  # refused without tools
             body.pop(name, None)
     return {name: value for name, value in body.items() if value is not None}
+
+
+def chat_settings(settings: ModelSettings, *, own: bool, limit_name: str | None = None) -> JsonObject:
+    """Return settings in the words of the wire.
+
+    Args:
+        own: The server is OpenAI's. Others are not told of a tier, which is a preference and may be refused there.
+        limit_name: What the wire calls the cap on the output. None: what this kind of server knows.
+    """
+    wire: JsonObject = {
+        "temperature": settings.temperature,
+        limit_name or ("max_completion_tokens" if own else "max_tokens"): settings.max_output_tokens,
+        "reasoning_effort": settings.reasoning_effort,
+        "service_tier": _TIERS.get(settings.service_tier or "") if own else None,
+    }
+    return {name: value for name, value in wire.items() if value is not None} | settings.provider_options
 
 
 def chat_messages(request: ModelRequest, provider: str) -> list[JsonObject]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from datetime import timedelta
 from importlib.util import find_spec
@@ -18,13 +18,14 @@ from urllib.parse import urlsplit, urlunsplit
 from weakref import WeakKeyDictionary
 
 from perdure.errors import ConfigurationError, ModelCallError
-from perdure.models.base import ModelRequest, StreamItem
+from perdure.models.base import ModelRequest, StreamActivity, StreamItem
 from perdure.models.capabilities import version_of_key
-from perdure.models.chat_request import RESERVED_SETTINGS, chat_request
+from perdure.models.chat_request import RESERVED_SETTINGS, chat_request, chat_settings
 from perdure.models.chat_stream import ChatStream
 from perdure.models.clock import SystemClock
 from perdure.models.failures import malformed, provider_error, retry_after_seconds, status_error
 from perdure.models.patience import Patience
+from perdure.models.settings import ModelSettings
 from perdure.models.sse import EventTooLargeError, SseReader
 from perdure.models.surrogates import mended
 
@@ -58,8 +59,12 @@ class OpenAIChatModel:
         base_url: Address that `/chat/completions` is added to; ends in `/v1`. Default: `OPENAI_BASE_URL`, else OpenAI.
         api_key: Default: `OPENAI_API_KEY`. Both variables are read at every call and not kept. Without a key no
             `Authorization` header is sent.
-        settings: Sent with every request, such as `temperature`; a request's own settings win, and None takes a
-            setting out.
+        settings: For every request; a request's own win. In a mapping, names that `ModelSettings` does not know are
+            sent as they are, and None takes a setting out.
+        reasoning_levels: What `reasoning_effort` may be, weakest first. Empty: whatever the provider takes.
+        context_window: Tokens that the model takes, its answer included. None: not known.
+        output_limit_name: What the wire calls `max_output_tokens`. Default: `max_completion_tokens` for OpenAI, whose
+            newer models refuse the older name, and for other servers `max_tokens`, which all of them know.
         inactivity_timeout: Longest time without a byte from the provider. Its keep-alive comments count as activity;
             the request's deadline bounds those.
         transport: Instead of the network. For tests.
@@ -67,7 +72,7 @@ class OpenAIChatModel:
             itself is on the event loop's own timers (`asyncio.timeout_at`), so a virtual clock moves no timeout.
 
     Raises:
-        ConfigurationError: httpx is missing, the base URL is no http address, or a setting belongs to the client.
+        ConfigurationError: httpx is missing, the base URL is no http address, or a setting is wrong or not to be set.
     """
 
     def __init__(
@@ -76,7 +81,10 @@ class OpenAIChatModel:
         *,
         base_url: str | None = None,
         api_key: str | None = None,
-        settings: Mapping[str, Any] | None = None,
+        settings: ModelSettings | Mapping[str, Any] | None = None,
+        reasoning_levels: Sequence[str] = (),
+        context_window: int | None = None,
+        output_limit_name: str | None = None,
         inactivity_timeout: timedelta = INACTIVITY_TIMEOUT,
         transport: httpx.AsyncBaseTransport | None = None,
         clock: Clock | None = None,
@@ -87,12 +95,20 @@ class OpenAIChatModel:
             raise ConfigurationError(f"base_url of model {model!r} is no http or https address: it ends in /v1")
         if inactivity_timeout <= timedelta(0):
             raise ConfigurationError(f"inactivity_timeout of model {model!r} must be longer than zero")
-        if reserved := RESERVED_SETTINGS.intersection(settings or ()):
+        try:
+            self._settings = ModelSettings.of(settings)
+        except ValueError as error:
+            raise ConfigurationError(f"settings of model {model!r}: {error}") from None
+        if reserved := RESERVED_SETTINGS.intersection(self._settings.provider_options):
             raise ConfigurationError(f"settings of model {model!r} may not hold {_listed(reserved)}: leave them out")
+        if context_window is not None and context_window < 1:
+            raise ConfigurationError(f"context_window of model {model!r} must be 1 or more")
         self.model = model
+        self.reasoning_levels = tuple(reasoning_levels)
+        self.context_window = context_window
+        self._output_limit_name = output_limit_name
         self._base_url = base_url
         self._api_key = api_key
-        self._settings = dict(settings or {})
         self._inactivity_timeout = inactivity_timeout
         self._transport = transport
         self._clock: Clock = clock or SystemClock()
@@ -128,8 +144,11 @@ class OpenAIChatModel:
                 raise await self._refusal(response, patience)
             async with aclosing(self._events(response, patience, answer)) as events:
                 async for data in events:
-                    for delta in answer.feed(data):
+                    deltas = answer.feed(data)
+                    for delta in deltas:
                         yield delta
+                    if not deltas:
+                        yield StreamActivity()
         for delta in answer.finish():
             yield delta
         yield answer.response()
@@ -143,10 +162,12 @@ class OpenAIChatModel:
     # --- the request -------------------------------------------------------------------------------------------
 
     def _body(self, request: ModelRequest) -> bytes:
-        settings = self._settings | request.settings
-        if reserved := RESERVED_SETTINGS.intersection(settings):
+        settings = request.settings.over(self._settings)
+        if reserved := RESERVED_SETTINGS.intersection(settings.provider_options):
             raise _invalid(f"the model settings may not hold {_listed(reserved)}: leave them out")
-        body = chat_request(request, model=self.model, provider=self.provider, settings=settings)
+        provider = self.provider
+        on_wire = chat_settings(settings, own=provider == "openai-chat", limit_name=self._output_limit_name)
+        body = chat_request(request, model=self.model, provider=provider, settings=on_wire)
         try:
             text = json.dumps(body, ensure_ascii=False, allow_nan=False)
         except (TypeError, ValueError) as error:
@@ -244,7 +265,7 @@ class OpenAIChatModel:
         try:
             async with aclosing(_pieces(response, patience, answer)) as pieces:
                 async for piece in pieces:
-                    for data in reader.feed(piece):
+                    for data in reader.feed(piece) or ("",):  # a keep-alive holds no event, and shows that all is well
                         yield data
         except EventTooLargeError as error:
             raise malformed("the stream holds an event of absurd size", partial_text=answer.text) from error

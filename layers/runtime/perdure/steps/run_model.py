@@ -14,14 +14,16 @@ from perdure.agents.runner import AgentFrameworkRunner, AgentTurnContext, ModelO
 from perdure.agents.stepwise import StepwiseRunner, requested_calls
 from perdure.core.commands import AttemptLost, ModelFinished, Reconnect, Taker
 from perdure.core.expected import Dispatch, expected_dispatches
-from perdure.core.history import HistoryItem
+from perdure.core.history import Transcript
 from perdure.core.usage import NO_USAGE, CallUsage
 from perdure.errors import (
     ConfigurationError,
     ConflictError,
+    ContextOverflowError,
     DatabaseUnusableError,
     ItemTooLargeError,
     ModelCallError,
+    SettingsError,
     TransientError,
 )
 from perdure.models.base import ReasoningDelta, TextDelta
@@ -32,6 +34,8 @@ from perdure.steps.base import StepDeps, StepMessage
 from perdure.steps.call_tool import WATCH_SECONDS as TOOL_WATCH_SECONDS
 from perdure.steps.call_tool import run_call
 from perdure.steps.commit import Executed, logger
+from perdure.steps.inactivity import Activity, unless_silent
+from perdure.steps.prepare import NOTHING_SAID, StepEnd, parts_of, policy_that_stops, step_end, with_settings
 from perdure.steps.progress import Progress
 
 JsonObject = dict[str, Any]
@@ -132,9 +136,11 @@ class _ModelCall:
     reconnects: list[Reconnect] = field(default_factory=list)
     retried_partial: str = ""
     progress: Progress = field(init=False)
+    activity: Activity = field(init=False)
 
     def __post_init__(self) -> None:
         self.progress = Progress(self.attempt)
+        self.activity = Activity(self.attempt.ports.clock)
 
     async def run(self) -> Executed | None:
         """Run the attempt. Returns what was committed; None when nobody wants the outcome."""
@@ -151,17 +157,18 @@ class _ModelCall:
 
     async def _run(self, agent: AgentDefinition) -> Executed | None:
         attempt = self.attempt
-        await self.progress.say("model_started", {})
         try:
             try:
-                outcome = await attempt.run(self._answered(agent), cancel_on_abort=True)
+                end = await attempt.run(self._ended(agent), cancel_on_abort=True)
             finally:
                 await self.progress.close()
-            if outcome is not None:
-                return await self._finish_with(agent, outcome)
+            if end is not None:
+                return await self._finish_with(agent, end)
         except ModelCallError as error:
             code = _ERROR_CODES.get(error.kind, "provider")
             return await self._finish(ending="failed", error_code=code, error_message=error.message)
+        except (ContextOverflowError, SettingsError) as error:
+            return await self._finish(ending="failed", error_code=error.code, error_message=error.message)
         except (ConfigurationError, ItemTooLargeError) as error:
             return await self._finish(ending="failed", error_code="internal", error_message=error.message)
         except _FAULTS_OF_THE_STORE:
@@ -176,13 +183,21 @@ class _ModelCall:
             return await self._give_up("the model step ran into its deadline", "timeout")
         return await self._finish(ending="aborted", parts=self._partial_parts())
 
-    async def _answered(self, agent: AgentDefinition) -> ModelOutcome:
+    async def _ended(self, agent: AgentDefinition) -> StepEnd:
+        """Do the step: ask the stop policies, else the provider, and look at what would end the turn."""
+        context = await with_settings(agent, await self._context(agent))
+        policy = await policy_that_stops(agent, context)
+        outcome = NOTHING_SAID if policy is not None else await self._answered(agent, context)
+        return await step_end(agent, context, outcome, policy, last=self._limit_reached(agent))
+
+    async def _answered(self, agent: AgentDefinition, context: AgentTurnContext) -> ModelOutcome:
         """Call the provider, and call it again while the failures allow it."""
-        log = await self._history()
         runner: AgentFrameworkRunner = agent.runner or StepwiseRunner()
+        await self.progress.say("model_started", {})
         while True:
             try:
-                outcome = await runner.run_model_step(agent, self._context(agent, log))
+                asking = runner.run_model_step(agent, replace(context, retried_partial=self.retried_partial))
+                outcome = await unless_silent(asking, self.activity, agent.inactivity_timeout)
             except ModelCallError as error:
                 self.usage.append(NO_USAGE)
                 await self._wait_to_reconnect(error)
@@ -214,8 +229,8 @@ class _ModelCall:
         await self.progress.flush()
         await clock.sleep(delay.total_seconds())
 
-    async def _history(self) -> tuple[tuple[HistoryItem, ...], JsonObject | None]:
-        """Return the conversation and the runner's state, reading only entries that this process has not seen."""
+    async def _transcript(self) -> Transcript:
+        """Take the session's conversation, reading only entries that this process has not seen."""
         attempt = self.attempt
         transcript = self.deps.transcripts.take(attempt.key)
         first = transcript.version + 1
@@ -224,33 +239,33 @@ class _ModelCall:
             if not entries:
                 entries = (await attempt.ports.store.read(attempt.key, first=first, last=attempt.head.version)).entries
             transcript.extend(entries)
-        history = transcript.items()
-        run_state = transcript.run_state if attempt.turn.model_version is not None else None
-        self.deps.transcripts.put_back(attempt.key, transcript)
-        return history, run_state
+        return transcript
 
-    def _context(
-        self, agent: AgentDefinition, log: tuple[tuple[HistoryItem, ...], JsonObject | None]
-    ) -> AgentTurnContext:
+    async def _context(self, agent: AgentDefinition) -> AgentTurnContext:
         attempt = self.attempt
-        items, run_state = log
-        return AgentTurnContext(
+        transcript = await self._transcript()
+        context = AgentTurnContext(
             tenant=attempt.key.tenant,
             session_id=attempt.key.session_id,
             turn_id=attempt.turn.turn_id,
             step_execution_id=attempt.step_id,
             attempt=attempt.number,
-            history=items,
+            history=transcript.items(),
             emit=self._emit,
-            run_state=run_state,
+            run_state=transcript.run_state if attempt.turn.model_version is not None else None,
             offer_tools=attempt.turn.model_calls < agent.max_model_calls,
-            retried_partial=self.retried_partial,
             interaction_mode=attempt.head.interaction_mode,
             deadline=attempt.deadline,
             abort=attempt.abort,
+            turn_start=transcript.turn_start,
+            last_prompt_tokens=transcript.last_prompt_tokens,
+            alive=self.activity.seen,
         )
+        self.deps.transcripts.put_back(attempt.key, transcript)
+        return context
 
     async def _emit(self, delta: TextDelta | ReasoningDelta) -> None:
+        self.activity.seen()
         self.partial.append(delta)
         kind = "text_delta" if isinstance(delta, TextDelta) else "reasoning_delta"
         await self.progress.say(kind, {"text": delta.text})
@@ -259,20 +274,22 @@ class _ModelCall:
         pieces = groupby(self.partial, lambda delta: "text" if isinstance(delta, TextDelta) else "reasoning")
         return tuple({"type": kind, "text": mended("".join(d.text for d in deltas))} for kind, deltas in pieces)
 
-    async def _finish_with(self, agent: AgentDefinition, outcome: ModelOutcome) -> Executed:
-        parts: list[JsonObject] = []
-        if outcome.reasoning:
-            parts.append({"type": "reasoning", "text": mended(outcome.reasoning)})
-        if outcome.text:
-            parts.append({"type": "text", "text": mended(outcome.text)})
+    def _limit_reached(self, agent: AgentDefinition) -> bool:
+        return self.attempt.turn.model_calls >= agent.max_model_calls
+
+    async def _finish_with(self, agent: AgentDefinition, end: StepEnd) -> Executed:
+        outcome, policy = end.outcome, end.policy.name if end.policy else None
+        said: dict[str, Any] = {"parts": parts_of(outcome), "provider": outcome.provider, "stop_policy": policy}
+        if end.complaint is not None:
+            return await self._finish(ending="not_accepted", error_message=end.complaint, **said)
+        asked = outcome.ending == "tool_calls"
         return await self._finish(
             ending=outcome.ending,
-            parts=tuple(parts),
-            provider=outcome.provider,
-            calls=requested_calls(agent, outcome.calls) if outcome.ending == "tool_calls" else (),
+            calls=requested_calls(agent, outcome.calls, outcome.offered) if asked else (),
             run_state=outcome.run_state,
             call_limit=agent.max_model_calls,
-            limit_reached=self.attempt.turn.model_calls >= agent.max_model_calls,
+            limit_reached=self._limit_reached(agent),
+            **said,
         )
 
     async def _finish(self, *, error_message: str = "", **outcome: Any) -> Executed:

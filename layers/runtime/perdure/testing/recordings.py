@@ -21,6 +21,7 @@ from perdure.models.base import (
     ModelRequest,
     ModelResponse,
     ReasoningDelta,
+    StreamActivity,
     StreamItem,
     TextDelta,
 )
@@ -46,7 +47,7 @@ def fingerprint(request: ModelRequest) -> str:
             "instructions": request.instructions,
             "messages": [[type(item).__name__, encode(item)] for item in request.messages],
             "tools": [encode(tool) for tool in request.tools],
-            "settings": request.settings,
+            "settings": request.settings.as_json(),
         }
     )
 
@@ -71,6 +72,9 @@ class RecordingModel:
         items: list[JsonObject] = []
         try:
             async for item in self._model.stream(request):
+                if isinstance(item, StreamActivity):
+                    yield item
+                    continue
                 items.append({_NAMES[type(item)]: encode(item)})
                 if isinstance(item, ModelResponse):  # the last one; whoever has it may leave
                     self._append(request, items, None)
