@@ -3,7 +3,7 @@
 import pytest
 
 from perdure.models import OpenAIChatModel, ScriptedModel
-from perdure.models.capabilities import credential_version
+from perdure.models.capabilities import context_window, credential_version, reasoning_levels
 
 
 def test_another_key_is_another_credential_and_the_same_key_the_same() -> None:
@@ -39,3 +39,10 @@ def test_without_a_key_and_with_a_client_that_does_not_tell_there_is_no_version(
 
     assert credential_version(OpenAIChatModel("m")) is None
     assert credential_version(ScriptedModel(lambda _: "hi")) is None
+
+
+def test_a_client_tells_its_reasoning_levels_and_its_window_only_if_it_was_told() -> None:
+    told = OpenAIChatModel("m", reasoning_levels=["low", "high"], context_window=8192)
+
+    assert (reasoning_levels(told), context_window(told)) == (("low", "high"), 8192)
+    assert (reasoning_levels(OpenAIChatModel("m")), context_window(ScriptedModel(lambda _: "hi"))) == ((), None)

@@ -99,6 +99,37 @@ async def test_settings_of_the_request_win_over_those_of_the_model() -> None:
     assert (provider.body["temperature"], provider.body["seed"]) == (1, 7)
 
 
+async def test_settings_go_out_in_the_words_of_the_server() -> None:
+    provider = Recorder()
+    settings = {"max_output_tokens": 50, "reasoning_effort": "low", "service_tier": "fast"}
+
+    await collect(a_model(provider, base_url="https://api.openai.com/v1"), a_request(settings=settings))
+    to_openai = provider.body
+    await collect(a_model(provider, output_limit_name="max_new_tokens"), a_request(settings=settings))
+
+    assert (to_openai["max_completion_tokens"], to_openai["service_tier"]) == (50, "priority")
+    assert provider.body["max_new_tokens"] == 50
+    assert "service_tier" not in provider.body
+
+
+async def test_a_default_of_the_client_can_be_taken_out() -> None:
+    provider = Recorder()
+    model = a_model(provider, settings={"temperature": 0, "stream_options": None})
+
+    await collect(model, a_request(settings={"temperature": None}))
+
+    assert not {"temperature", "stream_options"} & provider.body.keys()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "complaint"),
+    [({"settings": {"temperature": "hot"}}, "temperature must be"), ({"context_window": 0}, "context_window")],
+)
+def test_a_client_that_is_set_up_wrongly_is_refused(wrong: dict, complaint: str) -> None:
+    with pytest.raises(ConfigurationError, match=complaint):
+        a_model(WHOLE, **wrong)
+
+
 @pytest.mark.parametrize("name", ["messages", "model", "n", "stream", "tools"])
 async def test_a_setting_that_belongs_to_the_client_is_refused(name: str) -> None:
     with pytest.raises(ConfigurationError, match=name):
