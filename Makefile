@@ -13,6 +13,7 @@ PIP := -m pip --disable-pip-version-check
 
 SAM_VENV := .venv-sam
 SAM := $(SAM_VENV)/bin/sam
+E2E_VENV := .venv-e2e
 LOCK_VENV := .venv-lock
 UV_VERSION := 0.13.9
 
@@ -24,7 +25,7 @@ TYPED := layers/runtime/perdure $(wildcard layers/agents functions tests bench e
 ARGS ?=
 SWEEP ?=
 
-.PHONY: help run demo test test-faults check format bench permissions build deploy lock clean
+.PHONY: help run demo test test-faults e2e check format bench permissions build deploy lock clean
 
 help:
 	@printf '%s\n' \
@@ -32,6 +33,7 @@ help:
 	  'make demo     one agent, start to finish, in the terminal' \
 	  'make test     the tests (ARGS="-k name" for some of them)' \
 	  'make test-faults  break the system at every point where it can break' \
+	  'make e2e      deploy what was built to an AWS on this machine, talk to it, break it, tear it down' \
   'make check    format, lint and types' \
 	  'make format   rewrite the code as `make check` wants it' \
 	  'make bench    measure, and write bench/results/' \
@@ -66,6 +68,26 @@ $(SAM_VENV)/.installed: requirements/sam.txt
 $(LOCK_VENV)/.installed: Makefile
 	$(PYTHON) -m venv $(LOCK_VENV)
 	$(LOCK_VENV)/bin/python $(PIP) install --quiet uv==$(UV_VERSION)
+	@touch $@
+
+# Puts the Python that Lambda runs on PATH, or fails and tells what to do.
+WITH_LAMBDA_PYTHON = found="$$(command -v python3.13 || true)"; \
+	if [ -z "$$found" ] || ! "$$found" --version >/dev/null 2>&1; then \
+	  found="$$(ls -1 "$$HOME"/.pyenv/versions/3.13*/bin/python3.13 2>/dev/null | tail -n 1 || true)"; \
+	fi; \
+	if [ -z "$$found" ]; then \
+	  echo 'make $@ needs python3.13, the Lambda runtime: put it on PATH (pyenv install 3.13)' >&2; exit 1; \
+	fi; \
+	export PATH="$$(dirname "$$found"):$$PATH" SAM_CLI_TELEMETRY=0
+
+# The emulator runs functions with its own Python. `native` is the dependencies layer for this machine: the built one
+# has machine code for arm64.
+$(E2E_VENV)/.installed: requirements/e2e.txt layers/dependencies/requirements.txt
+	@$(WITH_LAMBDA_PYTHON); set -x; \
+	python3.13 -m venv --clear $(E2E_VENV); \
+	$(E2E_VENV)/bin/python $(PIP) install --quiet --no-deps --require-hashes -r requirements/e2e.txt; \
+	$(E2E_VENV)/bin/python $(PIP) install --quiet --no-deps --require-hashes --no-compile \
+	  --target $(E2E_VENV)/native -r layers/dependencies/requirements.txt
 	@touch $@
 
 # --- every day --------------------------------------------------------------------------------
@@ -103,17 +125,19 @@ permissions: $(VENV)/.installed
 
 # SAM builds with the interpreter that Lambda runs, and looks for it on PATH.
 build: $(SAM_VENV)/.installed
-	@found="$$(command -v python3.13 || true)"; \
-	if [ -z "$$found" ] || ! "$$found" --version >/dev/null 2>&1; then \
-	  found="$$(ls -1 "$$HOME"/.pyenv/versions/3.13*/bin/python3.13 2>/dev/null | tail -n 1 || true)"; \
-	fi; \
-	if [ -z "$$found" ]; then \
-	  echo 'make build needs python3.13, the Lambda runtime: put it on PATH (pyenv install 3.13)' >&2; exit 1; \
-	fi; \
-	export PATH="$$(dirname "$$found"):$$PATH" SAM_CLI_TELEMETRY=0; \
+	@$(WITH_LAMBDA_PYTHON); \
 	set -x; \
 	$(SAM) validate --lint --region "$${AWS_REGION:-us-east-1}"; \
 	$(SAM) build --region "$${AWS_REGION:-us-east-1}"
+
+# Builds only when something has changed since. ARGS="-k socket" for some of it.
+BUILT := .aws-sam/build/template.yaml
+$(BUILT): template.yaml $(shell find functions layers -type f -not -name '*.pyc')
+	$(MAKE) build
+	@touch $@
+
+e2e: $(BUILT) $(VENV)/.installed $(E2E_VENV)/.installed
+	$(BIN)/python -m pytest -m e2e tests/e2e $(ARGS)
 
 deploy: $(SAM_VENV)/.installed
 	@[ -d .aws-sam/build ] || { echo 'nothing is built yet: run make build first' >&2; exit 1; }
@@ -132,6 +156,7 @@ COMPILE = $(LOCK_VENV)/bin/uv --quiet pip compile --universal --generate-hashes 
 lock: $(LOCK_VENV)/.installed
 	$(COMPILE) --python-version 3.11 --all-extras --group dev pyproject.toml -o requirements/dev.txt
 	$(COMPILE) --python-version 3.11 --group sam -o requirements/sam.txt
+	$(COMPILE) --python-version 3.13 --group e2e -o requirements/e2e.txt
 	$(COMPILE) --python-version 3.13 --group lambda -o layers/dependencies/requirements.txt
 
 clean:

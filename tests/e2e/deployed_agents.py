@@ -1,0 +1,40 @@
+"""The agents that the end-to-end tests deploy: the example's, with deadlines, and one that returns much.
+
+It is copied beside `agents.py` of the agents layer, as a user's module would be, so it imports nothing of the tests.
+"""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import agents as _users_own  # type: ignore[import-not-found]  # sets the shop's file
+from perdure import AgentDefinition, ToolPolicy, function_tool
+from perdure.agents.example import support
+
+VERSION = "1"
+
+SHORT_DEADLINE = timedelta(seconds=4)
+LONG_DEADLINE = timedelta(seconds=150)
+
+
+@function_tool(effect="read")
+def read_archive(kilobytes: int) -> str:
+    """Read so much of the archive."""
+    return "0123456789abcdef" * (kilobytes * 64)
+
+
+@function_tool(effect="read")
+def deployed_version() -> str:
+    """Tell which deployment this is."""
+    return f"version {VERSION}"
+
+
+def _with_deadline(name: str, deadline: timedelta) -> AgentDefinition:
+    return replace(support, name=name, tool_policies={"refund_order": ToolPolicy(approval_deadline=deadline)})
+
+
+agents = [
+    replace(support, tools=[*support.tools, read_archive, deployed_version]),
+    _with_deadline("hasty", SHORT_DEADLINE),
+    _with_deadline("patient", LONG_DEADLINE),
+]
+assert _users_own.agents
