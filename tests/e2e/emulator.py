@@ -98,15 +98,18 @@ class Emulator:
         self.inject()
 
     def restart(self) -> None:
-        """Stop ministack with every handler, connection and thread of it, and start it on what it has stored."""
-        self._stop("ministack")
+        """End ministack with every handler, connection and thread of it, and start it on what it has stored."""
+        process = self._processes["ministack"]
+        process.send_signal(signal.SIGTERM)  # it stores its state when it is asked to end, and at no other time
+        process.wait(STOP_SECONDS)
+        self._end("ministack")
         self._run("ministack", "ministack")
         _wait_for(f"{self.url}/_ministack/health")
 
     def stop(self) -> None:
-        """Stop everything, the injector last: it waits for its clients."""
-        for name in reversed(list(self._processes)):
-            self._stop(name)
+        """End everything."""
+        for name in list(self._processes):
+            self._end(name)
         shutil.rmtree(self.temporary, ignore_errors=True)
 
     # --- faults ----------------------------------------------------------------------------------------------------
@@ -140,14 +143,10 @@ class Emulator:
                 start_new_session=True,
             )
 
-    def _stop(self, name: str) -> None:
+    def _end(self, name: str) -> None:
         process = self._processes.pop(name)
-        if name == "ministack":  # saves its state when it is asked to end
-            process.send_signal(signal.SIGTERM)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(STOP_SECONDS)
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)  # its handlers are in its group
+            os.killpg(process.pid, signal.SIGKILL)  # handlers are in the group of ministack
         process.wait()
 
 

@@ -22,7 +22,12 @@ JsonObject = dict[str, Any]
 
 T = TypeVar("T")
 
-LOOK_SECONDS = 0.2
+LOOK_SECONDS = 0.3
+
+REQUESTS_AT_ONCE = 6
+"""Of all users together: the emulator makes a process for each, which on two cores takes longer than any answer."""
+
+_turnstile = asyncio.Semaphore(REQUESTS_AT_ONCE)
 
 PATIENCE_SECONDS = 90.0
 """How long a turn may take on a slow machine that starts its functions cold."""
@@ -107,7 +112,13 @@ class User:
             yield Socket(connection)
 
     def _transport(self) -> httpx.AsyncBaseTransport:
-        return httpx.AsyncHTTPTransport(proxy=self._outside.proxy, verify=self._outside.trust())
+        return _Transport(proxy=self._outside.proxy, verify=self._outside.trust())
+
+
+class _Transport(httpx.AsyncHTTPTransport):
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        async with _turnstile:
+            return await super().handle_async_request(request)
 
 
 class Socket:

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from perdure.errors import ForbiddenError, UnauthorizedError
+from perdure.testing.processes import poll_until
 from tests.e2e.conftest import World
 from tests.e2e.outside import MODEL_KEY, SLOWLY
 from tests.e2e.people import User, asked, ended, last_text
@@ -107,7 +108,7 @@ async def test_a_stop_in_mid_stream_ends_the_turn_and_the_request_to_the_model(w
 
     assert took < 10, "the answer alone would have taken 15 s"
     assert snapshot["state"]["status"] == "waiting_for_user_message"
-    assert world.outside.model_departures() == departures + 1
+    await poll_until(lambda: world.outside.model_departures() == departures + 1)
     assert "You said: and now?" in last_text(later)
 
 
