@@ -89,6 +89,17 @@ def test_a_search_whose_worker_died_runs_again_and_a_payment_does_not() -> None:
     assert (play.status(pay), play.result(pay)["output"]) == ("outcome_unknown", texts.OUTCOME_UNKNOWN)
 
 
+def test_a_call_whose_worker_died_does_not_wait_before_it_runs_again() -> None:
+    # The wait is for tools that fail; after a crash the restart has taken long enough.
+    play, (search,) = asked_for(a_read("search"))
+
+    play.loses(search)
+
+    (dispatch,) = play.dispatches
+    assert (dispatch.attempt, dispatch.not_before) == (2, None)
+    assert play.call(search).ready_at == play.now
+
+
 @pytest.mark.parametrize("requested", [a_safe_write(), a_single_write()])
 def test_a_claimed_write_that_did_not_start_is_tried_again(requested: RequestedCall) -> None:
     play, (call,) = asked_for(requested)

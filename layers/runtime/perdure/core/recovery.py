@@ -65,7 +65,7 @@ def _tool_attempt_lost(draft: Draft, call: Call, command: AttemptLost) -> None:
     elif command.final:
         _give_up(draft, call, command.reason)
     else:
-        try_again_or_give_up(draft, call, command.reason)
+        try_again_or_give_up(draft, call, command.reason, at_once=True)
 
 
 def _give_up(draft: Draft, call: Call, reason: str) -> None:

@@ -80,15 +80,19 @@ def may_try_again(draft: Draft, attempt: int, first_attempt: Call) -> bool:
     return attempt < MAX_ATTEMPTS and draft.now - began < ATTEMPT_WINDOW
 
 
-def try_again_or_give_up(draft: Draft, call: Call, detail: str) -> None:
-    """Follow an attempt that ended without an outcome, as the tool's effect allows (spec TOOL-02, TOOL-05)."""
+def try_again_or_give_up(draft: Draft, call: Call, detail: str, *, at_once: bool = False) -> None:
+    """Follow an attempt that ended without an outcome, as the tool's effect allows (spec TOOL-02, TOOL-05).
+
+    Args:
+        at_once: Nothing is wrong with the tool, its worker died: what follows need not wait.
+    """
     stopping = draft.turn.stop is not None
     ran_once = call.runs_once and call.started is not None
     if not stopping and not ran_once and may_try_again(draft, call.attempt, call):
-        delay = TOOL_RETRY_DELAYS[min(call.attempt, len(TOOL_RETRY_DELAYS)) - 1]
         draft.event("attempt_reset", {"reason": detail}, step=call.call_id, attempt=call.attempt)
-        ready_at = draft.now + delay
-        again = replace(call, attempt=call.attempt + 1, ready_at=ready_at, not_before=ready_at, claimed_by=None)
+        delay = TOOL_RETRY_DELAYS[min(call.attempt, len(TOOL_RETRY_DELAYS)) - 1]
+        later = None if at_once else draft.now + delay
+        again = replace(call, attempt=call.attempt + 1, ready_at=later or draft.now, not_before=later, claimed_by=None)
         draft.set_turn(draft.turn.with_call(again))
     elif call.is_read:
         settle_call(draft, call, "failed", texts.ATTEMPTS_SPENT.format(detail=detail))

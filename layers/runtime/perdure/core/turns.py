@@ -107,7 +107,7 @@ def _take(draft: Draft, inline: frozenset[str]) -> None:
     if taker is None or len(ready) != 1:
         return
     (call,) = ready
-    if call.ready_at != draft.now or call.not_before is not None or not (taker.any_tool or call.call_id in inline):
+    if call.ready_at != draft.now or call.attempt > 1 or not (taker.any_tool or call.call_id in inline):
         return
     call = replace(call, claimed_by=taker.owner, claimed_until=draft.now + LEASE_DURATION)
     if not call.is_read:
