@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
@@ -130,9 +131,11 @@ class HttpApi:
         message_id: str | None = None,
         agent: str | None = None,
         metadata: JsonObject | None = None,
+        files: Sequence[JsonObject] = (),
         idempotency_key: str | None = None,
     ) -> JsonObject:
-        body = {"text": text, "message_id": message_id, "agent": agent, "metadata": metadata}
+        body: JsonObject = {"text": text, "message_id": message_id, "agent": agent, "metadata": metadata}
+        body["files"] = list(files) or None
         return await self._post(_path(session_id, "inputs"), body, idempotency_key)
 
     async def resolve_interrupt(

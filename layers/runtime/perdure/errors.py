@@ -90,6 +90,10 @@ class SettingsError(ConfigurationError):
     """What a session is set to can't be carried out: its turn fails with this text, the next may be set otherwise."""
 
 
+class UnresolvedFileError(SettingsError):
+    """A file of the conversation has nothing behind it, and the agent asks for an error then (`unresolved_files`)."""
+
+
 # --- what a caller did wrong: nothing has changed after any of these ---------------------------------------------
 
 

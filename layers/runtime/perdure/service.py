@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -25,6 +26,7 @@ from perdure.errors import (
     RequestConflictError,
     RequestError,
 )
+from perdure.input_files import checked_files
 from perdure.ports import SessionKey
 from perdure.reading import Reader
 from perdure.steps.base import StepDeps
@@ -73,6 +75,7 @@ class Service:
         agent: str | None = None,
         delivery: str = "queue",
         metadata: JsonObject | None = None,
+        files: Sequence[JsonObject] = (),
         idempotency_key: str | None = None,
     ) -> JsonObject:
         """Accept a message. Returns `{message_id, turn_id?, delivered_as, duplicate, cursor}` once it is durable."""
@@ -85,7 +88,8 @@ class Service:
         if agent is not None and self._deps.agents.get(agent) is None:
             known = ", ".join(repr(other.name) for other in self._deps.agents)
             raise InvalidRequestError(f"agent {agent!r} is not part of this deployment: use {known}")
-        content = {
+        references = checked_files(files)
+        content: JsonObject = {
             "operation": "inputs",
             "text": text,
             "message_id": message_id,
@@ -93,6 +97,8 @@ class Service:
             "delivery": delivery,
             "metadata": metadata,
         }
+        if references:  # so that the key of an input without files means what it meant
+            content["files"] = list(files)
         command = SendInput(
             text=text,
             actor=caller.actor,
@@ -101,6 +107,7 @@ class Service:
             message_id=message_id,
             delivery=delivery,
             metadata=metadata,
+            files=references,
             receipts=_claims(idempotency_key, content, message_id),
         )
         executed = await self._execute(caller, key, command)

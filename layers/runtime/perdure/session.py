@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -38,6 +38,7 @@ class SessionApi(Protocol):
         message_id: str | None = None,
         agent: str | None = None,
         metadata: JsonObject | None = None,
+        files: Sequence[JsonObject] = (),
         idempotency_key: str | None = None,
     ) -> JsonObject: ...
 
@@ -172,6 +173,7 @@ class Session:
         message_id: str | None = None,
         agent: str | None = None,
         metadata: JsonObject | None = None,
+        files: Sequence[JsonObject] = (),
     ) -> Receipt:
         """Send a message; it starts a turn, or waits for its own behind the running one.
 
@@ -181,6 +183,7 @@ class Session:
             message_id: Your id for the message; ours when absent.
             agent: None: the session's, or the first agent for a new session.
             metadata: JSON of at most 16 KiB that comes back with the message.
+            files: At most 20 references: `{"reference": …, "media_type"?: …, "name"?: …}`.
         """
         key = self._key(idempotency_key)
         reply = await _with_key(
@@ -191,6 +194,7 @@ class Session:
                 message_id=message_id,
                 agent=self.agent if agent is None else agent,
                 metadata=metadata,
+                files=files,
                 idempotency_key=key,
             ),
         )

@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from perdure import AgentDefinition, function_tool
-from perdure.agents.budget import UNAVAILABLE, Figure
+from perdure.agents.budget import NOTHING, UNAVAILABLE, Figure
 from perdure.agents.calls import requested_calls
 from perdure.agents.prepare import StepChanges, StepDraft
 from perdure.agents.prompt import PromptSection
 from perdure.agents.runner import Generation
 from perdure.agents.stepwise import StepwiseRunner
+from perdure.core.entries import FileRef
 from perdure.core.history import CallItem, HistoryItem, ModelItem, ToolResultItem, UserItem
 from perdure.errors import ConfigurationError, ContextOverflowError, SettingsError
 from perdure.models import ModelRequest, OpenAIChatModel, Reply, ScriptedModel, call
@@ -175,6 +176,14 @@ async def test_a_budget_without_a_window_or_a_reserved_output_decides_nothing() 
     await asked.step()
 
     assert asked.drafts[0].fits() == "unavailable"
+
+
+async def test_with_files_the_budget_has_no_figure_for_attachments() -> None:
+    asked = Asked()
+    await asked.step(UserItem(text="look", files=(FileRef(reference="r"),)))
+    await asked.step()
+
+    assert [draft.budget().attachments for draft in asked.drafts] == [UNAVAILABLE, NOTHING]
 
 
 async def test_an_application_may_make_the_provider_call_itself_and_the_loop_stays() -> None:

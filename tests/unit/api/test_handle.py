@@ -50,6 +50,18 @@ async def test_simultaneous_sends_with_one_key_are_one_message(api: Api) -> None
     assert sorted(body["duplicate"] for _, body in replies) == [False, True, True, True, True]
 
 
+async def test_files_go_with_a_message_and_come_back_with_it(api: Api) -> None:
+    cat = {"reference": "uploads/cat.png", "media_type": "image/png"}
+    status, _ = await api.post("/v1/sessions/s-1/inputs", {"text": "look", "files": [cat]})
+    refused = await api.post("/v1/sessions/s-1/inputs", {"text": "look", "files": [cat | {"data": "aGk="}]})
+
+    _, snapshot = await api.get("/v1/sessions/s-1")
+
+    assert status == 202
+    assert code(refused) == (400, "invalid_request")
+    assert snapshot["messages"][0]["parts"] == [{"type": "text", "text": "look"}, {"type": "file", **cat}]
+
+
 async def test_a_key_with_other_content_is_a_mismatch(api: Api) -> None:
     await api.post("/v1/sessions/s-1/inputs", {"text": "one"}, key="k")
 

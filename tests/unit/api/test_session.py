@@ -56,6 +56,15 @@ async def test_a_message_is_sent_and_its_turn_watched_to_the_end(runtime: Any) -
     assert [row["session_id"] for row in (await runtime.sessions())["sessions"]] == ["s-1"]
 
 
+async def test_files_go_with_a_message(runtime: Any) -> None:
+    cat = {"reference": "uploads/cat.png", "media_type": "image/png"}
+    session: Session = runtime.session("s-1")
+
+    await session.send("look", files=[cat])
+
+    assert (await session.snapshot())["messages"][0]["parts"][1] == {"type": "file", **cat}
+
+
 async def test_a_refund_is_approved_while_its_events_are_read(runtime: Any, desk: Desk) -> None:
     session: Session = runtime.session("s-1")
     receipt = await session.send("refund order 7")

@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any, cast
 
 from perdure.agents.acceptance import Acceptance
+from perdure.agents.files import UNRESOLVED, FileResolver, StoreFile, Unresolved
 from perdure.agents.policies import (
     DEFAULT_EFFECT,
     ApprovalRule,
@@ -74,6 +75,10 @@ class AgentDefinition:
             with the code `not_accepted`, and stays as a message with that status.
         inactivity_timeout: Longest time without anything from the model, on the runtime's clock; then the call ends as
             a `timeout`, which is tried again as a reconnect. None: what the client itself has.
+        file_resolver: Gives what stands behind the files of messages, for each step. None: nothing does.
+        unresolved_files: What becomes of a file with nothing behind it: `omit` leaves it out, `placeholder` leaves a
+            word without its reference, `error` fails the turn and names it.
+        store_file: Keeps a file that a model made. None: such files are dropped.
         generate: Makes the provider call instead of the client; the loop around it stays.
         tool_timeout: Longest run of one tool attempt; 15 minutes are the most there is.
         runner: A framework's runner; None: the built-in Stepwise runner.
@@ -99,6 +104,9 @@ class AgentDefinition:
     prepare_step: PrepareStep | None = None
     acceptance: Acceptance = "allow_empty"
     inactivity_timeout: timedelta | None = None
+    file_resolver: FileResolver | None = None
+    unresolved_files: Unresolved = "omit"
+    store_file: StoreFile | None = None
     generate: Generate | None = None
     runner: AgentFrameworkRunner | None = None
 
@@ -132,6 +140,8 @@ class AgentDefinition:
             raise ConfigurationError(
                 f"acceptance of agent {self.name!r} must be allow_empty, require_output or a function"
             )
+        if self.unresolved_files not in UNRESOLVED:
+            raise ConfigurationError(f"unresolved_files of agent {self.name!r} must be one of {', '.join(UNRESOLVED)}")
         policies = [policy.name for policy in self.stop_policies]
         for name in policies:
             if policies.count(name) > 1:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from perdure.agents.budget import (
+    NOTHING,
+    UNAVAILABLE,
     ContextFill,
     PromptBudget,
     declared,
@@ -15,6 +17,7 @@ from perdure.agents.budget import (
     estimated_tokens,
     reported,
 )
+from perdure.agents.files import resolved_files
 from perdure.agents.prompt import Prompt, PromptSection, composed, sections_of
 from perdure.agents.settings import chosen_model, client_named, model_settings
 from perdure.agents.step import InstructionContext, StepContext, answered, past_steps
@@ -61,12 +64,16 @@ class StepDraft(StepContext):
     window: int | None
 
     def budget(self) -> PromptBudget:
-        """Return the budget of this step's prompt; what has no figure of its own is estimated from its text."""
+        """Return the budget of this step's prompt; what has no figure of its own is estimated from its text.
+
+        What files cost is not known before they are looked up, so with files there is no figure for attachments.
+        """
         return PromptBudget(
             window=declared(self.window),
             instructions=estimated_tokens(composed(self.instructions)),
             reserved_output=declared(self.model_settings.max_output_tokens),
             schemas=estimated_json([(tool.name, tool.description, tool.parameters) for tool in self.tools]),
+            attachments=UNAVAILABLE if _has_files(self.history) else NOTHING,
         )
 
     def fits(self) -> str:
@@ -116,13 +123,15 @@ async def prepare(agent: AgentDefinition, context: AgentTurnContext) -> Prepared
         SettingsError: The session is set to what this deployment does not have.
         ConfigurationError: The agent's hook gave something that can't be sent.
         ContextOverflowError: The hook refused the step.
+        UnresolvedFileError: A file has nothing behind it, and the agent wants an error then.
     """
-    name = await chosen_model(agent, step_context(agent, context))
+    step = step_context(agent, context)
+    name = await chosen_model(agent, step)
     client = client_named(agent, name)
     settings = model_settings(agent, context.settings, client)
     tools = _definitions(agent) if context.offer_tools else ()
     messages: Sequence[HistoryItem] = context.history
-    sections = agent.sections_for(_instruction_context(context))
+    sections = agent.sections_for(instruction_context(context))
     offered: tuple[str, ...] | None = None
     if agent.prepare_step is not None:
         window = context_window(client)
@@ -147,16 +156,22 @@ async def prepare(agent: AgentDefinition, context: AgentTurnContext) -> Prepared
         if changes.active_tools is not None:
             offered = _checked_names(agent, changes.active_tools)
             tools = tuple(tool for tool in tools if tool.name in offered)
+    shown, files = await resolved_files(messages, agent.file_resolver, agent.unresolved_files, step)
     if context.retried_partial:
-        messages = (*messages, UserItem(text=TURN_RETRIED.format(partial=context.retried_partial)))
+        shown = (*shown, UserItem(text=TURN_RETRIED.format(partial=context.retried_partial)))
     request = ModelRequest(
-        messages=tuple(messages),
+        messages=shown,
         instructions=composed(sections),
         tools=tools,
         settings=settings,
+        files=files,
         deadline=context.deadline,
     )
     return Prepared(client=client, request=request, offered=offered)
+
+
+def _has_files(items: Sequence[HistoryItem]) -> bool:
+    return any(isinstance(item, UserItem) and item.files for item in items)
 
 
 def _definitions(agent: AgentDefinition) -> tuple[ToolDefinition, ...]:
@@ -165,7 +180,8 @@ def _definitions(agent: AgentDefinition) -> tuple[ToolDefinition, ...]:
     )
 
 
-def _instruction_context(context: AgentTurnContext) -> InstructionContext:
+def instruction_context(context: AgentTurnContext) -> InstructionContext:
+    """Return what a function of instructions may see of a step."""
     return InstructionContext(
         session_id=context.session_id,
         turn_id=context.turn_id,

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from perdure.core.entries import FileRef
 from perdure.core.history import HistoryItem
 from perdure.core.usage import NO_USAGE, CallUsage
 from perdure.models.base import ModelClient, ModelRequest, ReasoningDelta, StreamItem, TextDelta
@@ -100,6 +101,7 @@ class ModelOutcome:
         provider: `{provider, api, item}` when something must be replayed to this provider unchanged.
         run_state: Kept until the turn's next model step; non-empty with tool calls.
         metadata: For traces only; never stored.
+        files: What the model made, by the references under which the application keeps it.
         offered: The only tools that may be called in this step; a call of another is answered as failed. None: all.
     """
 
@@ -111,6 +113,7 @@ class ModelOutcome:
     provider: JsonObject | None = None
     run_state: JsonObject | None = None
     metadata: JsonObject = field(default_factory=dict)
+    files: tuple[FileRef, ...] = ()
     offered: tuple[str, ...] | None = None
 
 

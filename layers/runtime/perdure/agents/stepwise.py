@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from perdure.agents.calls import requested_calls, unknown_tool
 from perdure.agents.definition import AgentDefinition
-from perdure.agents.prepare import Prepared, prepare
+from perdure.agents.files import stored_files
+from perdure.agents.prepare import Prepared, instruction_context, prepare
 from perdure.agents.runner import AgentTurnContext, DeferredCall, Generation, ModelOutcome
 from perdure.agents.tools import ToolContext
 from perdure.errors import ModelCallError, ToolExecutionError
@@ -46,7 +47,9 @@ class StepwiseRunner:
                 raise ModelCallError(
                     "the model call was aborted", kind="aborted", retryable=False, partial_text=call.text
                 )
-            return _outcome(prepared, context, reading.result())
+            response = reading.result()
+            files = await stored_files(response.files, agent.store_file, instruction_context(context))
+            return replace(_outcome(prepared, context, response), files=files)
         except ModelCallError as error:
             error.partial_text = error.partial_text or call.text
             raise

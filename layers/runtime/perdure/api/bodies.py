@@ -13,6 +13,14 @@ class Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
+class FileBody(Body):
+    """A file, by the name under which the application finds it."""
+
+    reference: Annotated[str, Field(description="The application's own name for it; not shown to models.")]
+    media_type: Annotated[str | None, Field(description="Such as `image/png`.")] = None
+    name: Annotated[str | None, Field(description="What a person calls it.")] = None
+
+
 class InputBody(Body):
     """A user's message."""
 
@@ -25,6 +33,7 @@ class InputBody(Body):
         None
     )
     metadata: Annotated[dict[str, Any] | None, Field(description="Kept with the message and given back.")] = None
+    files: Annotated[list[FileBody] | None, Field(description="At most 20 files that go with the text.")] = None
 
 
 class InterruptBody(Body):

@@ -106,6 +106,7 @@ async def _send_input(call: Call) -> JsonObject:
         agent=body.agent,
         delivery=body.delivery or "queue",
         metadata=body.metadata,
+        files=[file.model_dump(exclude_none=True) for file in body.files or ()],
         idempotency_key=call.idempotency_key,
     )
 

@@ -160,7 +160,16 @@ class ToolResultPart(Cut):
     output: str
 
 
-Part = Annotated[TextPart | ReasoningPart | ToolCallPart | ToolResultPart, Field(discriminator="type")]
+class FilePart(BaseModel):
+    """A file, by the application's own name for it."""
+
+    type: Literal["file"]
+    reference: str
+    media_type: str | None = None
+    name: str | None = None
+
+
+Part = Annotated[TextPart | ReasoningPart | ToolCallPart | ToolResultPart | FilePart, Field(discriminator="type")]
 
 
 class Message(BaseModel):

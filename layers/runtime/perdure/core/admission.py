@@ -43,6 +43,7 @@ def on_send_input(draft: Draft, command: SendInput) -> Decision:
             delivery=command.delivery,
             metadata=command.metadata,
             actor=command.actor,
+            files=command.files,
         )
     )
     reply = {"message_id": message_id, "delivered_as": "queue", "version": draft.version}

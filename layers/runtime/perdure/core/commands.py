@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from perdure.core.entries import Actor
+from perdure.core.entries import Actor, FileRef
 from perdure.core.usage import CallUsage
 
 JsonObject = dict[str, Any]
@@ -45,6 +45,7 @@ class SendInput:
     message_id: str | None = None
     delivery: str = "queue"
     metadata: JsonObject | None = None
+    files: tuple[FileRef, ...] = ()
     receipts: tuple[ReceiptClaim, ...] = ()
 
 

@@ -26,6 +26,21 @@ class Actor:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FileRef:
+    """A file, by the name under which an application finds it. Its bytes are never stored here.
+
+    Attributes:
+        reference: The application's own name for it, such as a key in its store; not shown to models.
+        media_type: Such as `image/png`. None: not known.
+        name: What a person calls it.
+    """
+
+    reference: str
+    media_type: str | None = None
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Input:
     """A user's message as it was accepted; the message of its turn points here by version."""
 
@@ -34,6 +49,7 @@ class Input:
     delivery: str = "queue"
     metadata: JsonObject | None = None
     actor: Actor | None = None
+    files: tuple[FileRef, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from perdure.core import texts
-from perdure.core.entries import Entry, Message
+from perdure.core.entries import Entry, FileRef, Input, Message
 from perdure.core.ids import version_of
 
 JsonObject = dict[str, Any]
@@ -22,6 +22,7 @@ class UserItem:
     """A user's text, or a note of ours."""
 
     text: str
+    files: tuple[FileRef, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +44,7 @@ class ModelItem:
     reasoning: str = ""
     calls: tuple[CallItem, ...] = ()
     provider: JsonObject | None = None
+    files: tuple[FileRef, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +72,7 @@ class Transcript:
         self.run_state: JsonObject | None = None
         self.last_prompt_tokens: int | None = None
         self._closed: list[HistoryItem] = []
-        self._inputs: dict[str, str] = {}
+        self._inputs: dict[str, Input] = {}
         self._open: _OpenTurn | None = None
 
     def extend(self, entries: Iterable[Entry]) -> None:
@@ -79,7 +81,7 @@ class Transcript:
             if entry.version <= self.version:
                 continue
             for accepted in entry.inputs:
-                self._inputs[accepted.message_id] = accepted.text
+                self._inputs[accepted.message_id] = accepted
             self._take(entry)
             self.version = entry.version
             self.run_state = entry.run_state or self.run_state
@@ -102,7 +104,7 @@ class Transcript:
                 self._close(entry)
                 self._open = _OpenTurn(message.turn_id)
             if message.role == "user":
-                self._open.user_text = self._inputs.pop(message.message_id, "")
+                self._open.take_input(self._inputs.pop(message.message_id, None))
             else:
                 self._open.messages.append(message)
             for part in message.parts:
@@ -126,11 +128,16 @@ class _OpenTurn:
 
     def __init__(self, turn_id: str) -> None:
         self.turn_id = turn_id
-        self.user_text = ""
+        self.user = UserItem(text="")
         self.messages: list[Message] = []
         self.results: dict[str, JsonObject] = {}
         self._notes: dict[str, str] = {}
         self._ending: str | None = None
+
+    def take_input(self, accepted: Input | None) -> None:
+        """Take what the user's message of this turn points at."""
+        if accepted is not None:
+            self.user = UserItem(text=accepted.text, files=accepted.files)
 
     def note(self, entry: Entry) -> None:
         """Keep what an entry's events say about this turn."""
@@ -144,7 +151,7 @@ class _OpenTurn:
 
     def items(self) -> list[HistoryItem]:
         """Return the turn as the model should see it."""
-        items: list[HistoryItem] = [UserItem(text=self.user_text)]
+        items: list[HistoryItem] = [self.user]
         for message in self.messages:
             if message.role == "assistant":
                 items += _model_output(message, self.results, self._notes)
@@ -182,8 +189,20 @@ def _model_output(message: Message, results: Mapping[str, JsonObject], notes: Ma
         return [ModelItem(text=f"{text}\n\n{texts.NOTE} The user stopped this answer here.")] if text else []
     calls = tuple(_call(part) for part in message.parts if part["type"] == "tool_call")
     reasoning = "".join(part["text"] for part in message.parts if part["type"] == "reasoning")
-    output = ModelItem(text=text, reasoning=reasoning, calls=calls, provider=message.provider)
+    files = tuple(file_of(part) for part in message.parts if part["type"] == "file")
+    output = ModelItem(text=text, reasoning=reasoning, calls=calls, provider=message.provider, files=files)
     return [output, *(_result(call, results, notes) for call in calls)]
+
+
+def file_part(file: FileRef) -> JsonObject:
+    """Return a file as a part of a message."""
+    part: JsonObject = {"type": "file", "reference": file.reference, "media_type": file.media_type, "name": file.name}
+    return {name: value for name, value in part.items() if value is not None}
+
+
+def file_of(part: Mapping[str, Any]) -> FileRef:
+    """Return the file of such a part."""
+    return FileRef(reference=part["reference"], media_type=part.get("media_type"), name=part.get("name"))
 
 
 def _call(part: Mapping[str, Any]) -> CallItem:

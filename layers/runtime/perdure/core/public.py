@@ -9,6 +9,7 @@ from perdure.core.codec import format_time
 from perdure.core.cursor import Cursor, StepProgress
 from perdure.core.entries import Entry, Event, Input, Message
 from perdure.core.head import Head, Interrupt, ModelStep
+from perdure.core.history import file_part
 from perdure.core.ids import content_hash
 from perdure.core.usage import call_figures, total_figures
 
@@ -35,7 +36,8 @@ def public_message(message: Message, entry: Entry, inputs: Mapping[str, Input]) 
     }
     if message.role == "user":
         accepted = inputs.get(message.message_id)
-        shown["parts"] = [{"type": "text", "text": accepted.text if accepted else ""}]
+        files = [file_part(file) for file in accepted.files] if accepted else []
+        shown["parts"] = [{"type": "text", "text": accepted.text if accepted else ""}, *files]
         if accepted and accepted.metadata is not None:
             shown["metadata"] = accepted.metadata
     if message.status is not None:

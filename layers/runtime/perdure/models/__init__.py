@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from perdure.models.base import (
+        FileData,
+        GeneratedFile,
         ModelClient,
         ModelRequest,
         ModelResponse,
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from perdure.models.settings import ModelSettings
 
 __all__ = [
+    "FileData",
+    "GeneratedFile",
     "ModelClient",
     "ModelRequest",
     "ModelResponse",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, Protocol
@@ -24,6 +24,37 @@ class ToolDefinition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FileData:
+    """What stands behind a file's reference, for one request. Exactly one of `data`, `text` and `url` is set.
+
+    Attributes:
+        media_type: Such as `image/png`.
+        url: Where the provider fetches it itself; whoever sees the request can read the file.
+        tokens: What it costs in the prompt, when the application knows. None: it does not.
+    """
+
+    media_type: str
+    data: bytes | None = None
+    text: str | None = None
+    url: str | None = None
+    tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        if sum(given is not None for given in (self.data, self.text, self.url)) != 1:
+            raise ValueError("a file has exactly one of data, text and url")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GeneratedFile:
+    """A file that a model made. Exactly one of `data` and `url` is set; the address may stop working soon."""
+
+    media_type: str
+    data: bytes | None = None
+    url: str | None = None
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRequest:
     """What one provider call is asked.
 
@@ -31,6 +62,7 @@ class ModelRequest:
         messages: The conversation; every call in it has exactly one result directly behind its message.
         tools: Empty: the model must answer.
         settings: What the client puts into the words of its wire.
+        files: What stands behind each file of a user's message, by its reference; there is one for every file.
         deadline: The call must be over by then. None: no limit.
     """
 
@@ -38,6 +70,7 @@ class ModelRequest:
     instructions: str = ""
     tools: tuple[ToolDefinition, ...] = ()
     settings: ModelSettings = field(default_factory=ModelSettings)
+    files: Mapping[str, FileData] = field(default_factory=dict)
     deadline: datetime | None = None
 
 
@@ -75,6 +108,7 @@ class ModelResponse:
     Attributes:
         text: Equals the text deltas joined.
         provider_item: What this provider wants to see again unchanged; opaque JSON.
+        files: What the model made beside text; the agent's `store_file` keeps them.
         metadata: Requested and effective model, response id, finish reason: for traces, never stored.
     """
 
@@ -84,6 +118,7 @@ class ModelResponse:
     finish: Finish = "stop"
     usage: CallUsage = NO_USAGE
     provider_item: JsonObject | None = None
+    files: tuple[GeneratedFile, ...] = ()
     metadata: JsonObject = field(default_factory=dict)
 
 

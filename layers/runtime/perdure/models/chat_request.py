@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from perdure.core.history import CallItem, HistoryItem, ModelItem, ToolResultItem, UserItem, wire_ids
-from perdure.models.base import ModelRequest, ToolDefinition
+from perdure.models.base import FileData, ModelRequest, ToolDefinition
+from perdure.models.chat_files import file_part
 from perdure.models.settings import ModelSettings
 
 JsonObject = dict[str, Any]
@@ -70,15 +71,19 @@ def chat_messages(request: ModelRequest, provider: str) -> list[JsonObject]:
     if request.instructions:
         messages.append({"role": "system", "content": request.instructions})
     for item in request.messages:
-        message = _message(item, ids, provider)
+        message = _message(item, ids, provider, request.files)
         if message is not None:
             messages.append(message)
     return messages
 
 
-def _message(item: HistoryItem, ids: Mapping[str, str], provider: str) -> JsonObject | None:
+def _message(
+    item: HistoryItem, ids: Mapping[str, str], provider: str, files: Mapping[str, FileData]
+) -> JsonObject | None:
     if isinstance(item, UserItem):
-        return {"role": "user", "content": item.text}
+        parts = [file_part(files[file.reference], file.name) for file in item.files if file.reference in files]
+        text = [{"type": "text", "text": item.text}] if item.text else []
+        return {"role": "user", "content": [*text, *parts] if parts else item.text}
     if isinstance(item, ToolResultItem):
         return {"role": "tool", "tool_call_id": ids.get(item.call_id, item.call_id), "content": item.output}
     if not item.calls:

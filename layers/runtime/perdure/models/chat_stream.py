@@ -10,8 +10,9 @@ import json
 from typing import Any
 
 from perdure.core.usage import NO_USAGE, CallUsage, whole_number
-from perdure.models.base import Finish, ModelResponse, ModelToolCall, ReasoningDelta, TextDelta
+from perdure.models.base import Finish, GeneratedFile, ModelResponse, ModelToolCall, ReasoningDelta, TextDelta
 from perdure.models.chat_calls import CallAssembler
+from perdure.models.chat_files import generated_files
 from perdure.models.chat_request import replay_item
 from perdure.models.failures import malformed, provider_error, stream_error
 from perdure.models.surrogates import SurrogateJoiner, mended
@@ -45,6 +46,7 @@ class ChatStream:
         self._refused = False
         self._segments: dict[type[Delta], _Segment] = {ReasoningDelta: _Segment(), TextDelta: _Segment()}
         self._calls = CallAssembler()
+        self._files: list[GeneratedFile] = []
         self._usage = NO_USAGE
         self._metadata: JsonObject = {"requested_model": requested_model}
 
@@ -107,6 +109,7 @@ class ChatStream:
             ),
             finish=finish,
             usage=self._usage,
+            files=tuple(self._files),
             provider_item=replay_item([call.extra for call in calls]),
             metadata=self._metadata,
         )
@@ -134,6 +137,7 @@ class ChatStream:
         if refusal := _text(delta.get("refusal")):
             self._refused = True
             pieces.append((TextDelta, refusal))
+        self._files += generated_files(_objects(delta.get("images")))
         self._calls.add(_objects(delta.get("tool_calls")), whole=whole)
         self._take_finish(choice.get("finish_reason"))
         shown = ((kind, self._segments[kind].feed(piece)) for kind, piece in pieces if piece)

@@ -19,6 +19,7 @@ from perdure.core.usage import NO_USAGE, CallUsage
 from perdure.errors import ModelCallError
 from perdure.models.base import (
     Finish,
+    GeneratedFile,
     ModelRequest,
     ModelResponse,
     ModelToolCall,
@@ -47,6 +48,7 @@ class Reply:
     calls: tuple[ModelToolCall, ...] = ()
     finish: Finish = "stop"
     usage: CallUsage = NO_USAGE
+    files: tuple[GeneratedFile, ...] = ()
 
 
 Script = Callable[[ModelRequest], "str | Reply | ModelResponse | Awaitable[str | Reply | ModelResponse]"]
@@ -151,4 +153,5 @@ def _response(said: str | Reply | ModelResponse) -> ModelResponse:
         tool_calls=tuple(reply.calls),
         finish=reply.finish,
         usage=reply.usage,
+        files=reply.files,
     )

@@ -11,6 +11,7 @@ from perdure.agents.prepare import step_context
 from perdure.agents.runner import AgentTurnContext, ModelOutcome
 from perdure.agents.settings import effective_settings
 from perdure.agents.stop_policies import StopPolicy, winner
+from perdure.core.history import file_part
 from perdure.models.surrogates import mended
 
 JsonObject = dict[str, Any]
@@ -81,4 +82,4 @@ def parts_of(outcome: ModelOutcome) -> tuple[JsonObject, ...]:
         parts.append({"type": "reasoning", "text": mended(outcome.reasoning)})
     if outcome.text:
         parts.append({"type": "text", "text": mended(outcome.text)})
-    return tuple(parts)
+    return (*parts, *(file_part(file) for file in outcome.files))

@@ -18,6 +18,14 @@ _FIELDS = {
 }
 
 
+_PARTS: dict[str, set[str]] = {
+    "text": set(),
+    "image_url": {"url"},
+    "input_audio": {"data", "format"},
+    "file": {"filename", "file_data"},
+}
+
+
 def violations(body: JsonObject) -> list[str]:
     """Return what a strict provider would refuse in the body of a request, in its order; empty for nothing."""
     messages = body.get("messages")
@@ -51,7 +59,9 @@ def _conversation(messages: list[Any]) -> Iterator[str]:
         elif open_calls:
             yield f"{where}: {len(open_calls)} tool calls have no result directly behind them"
             open_calls = []
-        if not isinstance(message.get("content"), str):
+        if role == "user" and isinstance(message.get("content"), list):
+            yield from (f"{where}: {problem}" for problem in _parts(message["content"]))
+        elif not isinstance(message.get("content"), str):
             yield f"{where}: content is no text"
         elif not message["content"] and role in ("user", "assistant") and not message.get("tool_calls"):
             yield f"{where}: content is empty"
@@ -61,6 +71,17 @@ def _conversation(messages: list[Any]) -> Iterator[str]:
             known.add(call.get("id"))
     if open_calls:
         yield f"the last message: {len(open_calls)} tool calls have no result"
+
+
+def _parts(parts: list[Any]) -> Iterator[str]:
+    if not parts:
+        yield "content is empty"
+    for part in parts:
+        kind = part.get("type")
+        if kind not in _PARTS or set(part) != {"type", kind}:
+            yield "a part of the content is of no known kind, or has unknown fields"
+        elif set(part[kind]) != _PARTS[kind] if kind != "text" else not part["text"]:
+            yield f"a part of kind {kind} is empty or has missing or unknown fields"
 
 
 def _call(call: JsonObject, known: set[str]) -> Iterator[str]:

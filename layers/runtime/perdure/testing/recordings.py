@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,10 @@ def fingerprint(request: ModelRequest) -> str:
 
 
 class RecordingModel:
-    """A `ModelClient` that asks another one and appends each call that came to its end to a file, failures included."""
+    """A `ModelClient` that asks another one and appends each call that came to its end to a file, failures included.
+
+    Files that a model made are passed on and not recorded.
+    """
 
     def __init__(self, model: ModelClient, file: Path) -> None:
         self._model = model
@@ -75,7 +79,8 @@ class RecordingModel:
                 if isinstance(item, StreamActivity):
                     yield item
                     continue
-                items.append({_NAMES[type(item)]: encode(item)})
+                kept = replace(item, files=()) if isinstance(item, ModelResponse) else item
+                items.append({_NAMES[type(item)]: encode(kept)})
                 if isinstance(item, ModelResponse):  # the last one; whoever has it may leave
                     self._append(request, items, None)
                 yield item
