@@ -180,4 +180,45 @@ MUTATIONS: tuple[Mutation, ...] = (
         (("core/turns.py", "(call.is_read or free > 0)", "(call.is_read or free > -99)"),),
         "--scenario many-writes --adapter embedded --fault crash_after",
     ),
+    Mutation(
+        "ignore-the-fence",
+        "a timer that was set for another deadline does nothing (races.md X12)",
+        (
+            ("core/approvals.py", "if interrupt is None or interrupt.fence != command.fence:", "if interrupt is None:"),
+            # An early timer does nothing either, and an old one is early: the two rules are each other's spare.
+            ("core/approvals.py", "if interrupt.deadline is None or draft.now < interrupt.deadline:", "if False:"),
+        ),
+        "--scenario moved-deadline --adapter embedded --fault none",
+    ),
+    Mutation(
+        "take-an-absent-lease-for-proof",
+        "only a revoked, never claimed attempt proves that it did not run (races.md X5)",
+        (
+            (
+                "steps/recover.py",
+                "    revoked = await ports.leases.revoke(key, dispatch.step_id, dispatch.attempt, ports.clock.now())\n",
+                (
+                    "    lease = await ports.leases.read_lease(key, dispatch.step_id)\n"
+                    "    revoked = 'unclaimed'\n"
+                    "    if lease is not None and lease.attempt >= dispatch.attempt:\n"
+                    "        revoked = await ports.leases.revoke(\n"
+                    "            key, dispatch.step_id, dispatch.attempt, ports.clock.now()\n"
+                    "        )\n"
+                ),
+            ),
+        ),
+        "--scenario dead-letter --adapter aws --fault none --orders 80",
+    ),
+    Mutation(
+        "claim-what-is-claimed",
+        "of two invocations with one message exactly one runs the step (design §3)",
+        (
+            (
+                "aws/leases.py",
+                '_NOT_HELD = "attribute_not_exists(#sk) OR #attempt < :attempt OR #ttl <= :now"',
+                '_NOT_HELD = "attribute_not_exists(#sk) OR #attempt <= :attempt OR #ttl <= :now"',
+            ),
+        ),
+        "--scenario two-reads --adapter aws --fault none --orders 20",
+    ),
 )

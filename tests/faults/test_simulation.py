@@ -10,13 +10,13 @@ from perdure.testing.simulation.__main__ import main
 from perdure.testing.simulation.faults import Fault, Plan
 from perdure.testing.simulation.run_embedded import run_embedded
 from perdure.testing.simulation.scenarios import BY_NAME, SCENARIOS
-from perdure.testing.simulation.sweep import Case, clean_run, run_case, sample, single_faults
+from perdure.testing.simulation.sweep import Case, clean_run, pairs, rotating, run_case, run_cases, single_faults
 
 SMALL = [scenario.name for scenario in SCENARIOS if not scenario.large]
 
 
 def failures(cases: list[Case]) -> list[str]:
-    return [str(result) for result in map(run_case, cases) if result.problem]
+    return [str(result) for result in run_cases(cases) if result.problem]
 
 
 @pytest.mark.parametrize("scenario", ["t1", "payment", "t1-cold"])
@@ -25,12 +25,34 @@ def test_a_crash_at_any_point_of_a_small_scenario_changes_nothing(scenario: str)
 
 
 def test_a_sample_of_all_faults_on_aws_changes_nothing() -> None:
-    assert failures(sample(single_faults("payment", "aws"), 6, seed=1)) == []
+    assert failures(rotating(single_faults("payment", "aws"), seed=1)[::4]) == []
 
 
 @pytest.mark.parametrize("scenario", SMALL)
-def test_every_small_scenario_ends_as_its_clean_run_under_another_seed(scenario: str) -> None:
-    assert failures([Case(scenario, "embedded", seed=1)]) == []
+def test_every_small_scenario_ends_as_its_clean_run_when_others_come_first(scenario: str) -> None:
+    assert failures([Case(scenario, "embedded", order=1)]) == []
+
+
+@pytest.mark.parametrize("scenario", ["two-reads", "stop-in-payment"])
+def test_invocations_that_overlap_on_aws_change_nothing(scenario: str) -> None:
+    assert failures([Case(scenario, "aws", order=1)]) == []
+
+
+def test_a_case_that_branches_off_ends_as_it_does_from_its_beginning() -> None:
+    cases = [*rotating(single_faults("t1", "aws"), seed=2)[::3], *pairs("t1", "aws", 2, seed=0)]
+
+    assert run_cases(cases) == [run_case(case) for case in cases]
+
+
+def test_one_fault_of_each_point_is_another_one_at_the_next() -> None:
+    cases = single_faults("t1", "aws")
+    _, points = clean_run("t1", "aws")
+
+    taken = rotating(cases, seed=0)
+
+    assert [case.faults[0].at for case in taken] == [point.number for point in points]
+    assert {case.faults[0].name for case in taken} > {"crash_before", "error", "slow", "throttle"}
+    assert rotating(cases, seed=1) != taken
 
 
 def test_a_number_names_the_same_call_in_every_run() -> None:
@@ -47,7 +69,7 @@ def test_a_fault_that_strikes_is_told_with_the_call_that_it_struck() -> None:
 
     result = run_case(Case("t1", "embedded", (Fault("crash_after", at),)))
 
-    assert (result.problem, result.struck) == (None, (f"crash_after at {at}: store.commit",))
+    assert (result.problem, result.struck) == (None, f"crash_after at {at}: store.commit")
 
 
 def test_a_case_prints_the_line_that_runs_it_again(capsys: Any) -> None:
@@ -58,6 +80,15 @@ def test_a_case_prints_the_line_that_runs_it_again(capsys: Any) -> None:
     assert case.command.endswith("--scenario t1 --adapter embedded --fault crash_before,lost_answer --at 3,9")
     assert status == 0
     assert "crash_before at 3" in capsys.readouterr().out
+
+
+def test_an_order_prints_the_line_that_runs_it_again(capsys: Any) -> None:
+    case = Case("t1", "aws", order=2)
+
+    status = main(case.command.removeprefix("python -m perdure.testing.simulation ").split())
+
+    assert case.command.endswith("--scenario t1 --adapter aws --order 2")
+    assert (status, capsys.readouterr().out) == (0, "as the clean run: no fault struck\n")
 
 
 def test_an_unknown_fault_is_refused_with_the_names_of_those_there_are() -> None:

@@ -99,8 +99,8 @@ class LambdaHarness:
         deliveries: How often each message is handed over; 2 doubles everything, as SQS may.
         invocations: All invocations so far, the oldest first.
         before_invocation: Called before each one; may raise `Crash` to lose the invocation as a whole.
-        running: The function that runs now; None: AWS itself, that is, the harness.
         threads: Where new containers make their calls; None: in the pool of `perdure.aws.clients`.
+        running: The function that runs now; None: AWS itself, that is, the harness.
     """
 
     aws: AwsInProcess
@@ -195,8 +195,11 @@ class LambdaHarness:
         container = Runtime(
             self._settings, clients=self.aws.clients, clock=self.clock, new_id=self._new_id, agents=self.agents
         )
-        container.__dict__["loop"] = VirtualLoop(self.clock, self.threads)
+        container.__dict__["loop"] = self._new_loop()
         return container
+
+    def _new_loop(self) -> VirtualLoop:
+        return VirtualLoop(self.clock, self.threads)
 
     def _new_id(self) -> str:
         self._ids += 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -54,7 +54,13 @@ class Message:
 
 
 class VirtualQueues:
-    """All queues of a deployment. `messages` holds what was sent and not deleted, in the order of sending."""
+    """All queues of a deployment.
+
+    Attributes:
+        messages: What was sent and not deleted, in the order of sending.
+        gives_up: Names of queues of whose every message a copy becomes a dead letter at once, as if it had been
+            received too often; the message itself is delivered as usual.
+    """
 
     def __init__(self, clients: Clients, clock: LoopClock, queues: Sequence[Queue]) -> None:
         self._sqs = clients.sqs
@@ -65,6 +71,7 @@ class VirtualQueues:
         self._filled: set[str] = set()
         self._sent = 0
         self.messages: list[Message] = []
+        self.gives_up: Collection[str] = ()
         events = self._sqs.meta.events
         events.register("provide-client-params.sqs.SendMessage", self._take_delay)
         events.register("after-call.sqs.SendMessage", self._keep_delay)
@@ -106,6 +113,8 @@ class VirtualQueues:
                             order=order,
                         )
                     )
+                    if queue.name in self.gives_up:
+                        self._send_dead_letter(queue, record["Body"])
 
     def _unheard_of(self) -> tuple[int, datetime]:
         """Return order and time of a message whose answer never came: the SDK sent it again."""
@@ -132,13 +141,16 @@ class VirtualQueues:
         queue = self.queues[message.queue]
         if queue.dead_letters is not None and queue.max_receives is not None and message.receives >= queue.max_receives:
             self.delete(message)
-            dead = self.queues[queue.dead_letters]
-            self._sqs.send_message(QueueUrl=dead.url, MessageBody=message.body)
+            self._send_dead_letter(queue, message.body)
             self.collect()
             return False
         message.receives += 1
         message.visible_at = self._clock.now() + queue.visibility
         return True
+
+    def _send_dead_letter(self, queue: Queue, body: str) -> None:
+        assert queue.dead_letters is not None, f"{queue.name} has no queue of dead letters"
+        self._sqs.send_message(QueueUrl=self.queues[queue.dead_letters].url, MessageBody=body)
 
     def delete(self, message: Message) -> None:
         self.messages.remove(message)
@@ -178,11 +190,19 @@ class VirtualSchedules:
         self._clients = clients
         self._group = group
         self.lateness = lateness
+        self._pending: list[tuple[datetime, str]] | None = None
+        for operation in ("CreateSchedule", "UpdateSchedule", "DeleteSchedule"):
+            clients.scheduler.meta.events.register(f"before-call.scheduler.{operation}", self._look_again)
 
     def pending(self) -> list[tuple[datetime, str]]:
         """Return when each schedule fires, and its name, the first one first."""
-        listed = self._clients.scheduler.list_schedules(GroupName=self._group)["Schedules"]
-        return sorted((self._fires_at(schedule["Name"]), schedule["Name"]) for schedule in listed)
+        if self._pending is None:
+            listed = self._clients.scheduler.list_schedules(GroupName=self._group)["Schedules"]
+            self._pending = sorted((self._fires_at(schedule["Name"]), schedule["Name"]) for schedule in listed)
+        return self._pending
+
+    def _look_again(self, **_: Any) -> None:
+        self._pending = None
 
     def _fires_at(self, name: str) -> datetime:
         schedule = self._clients.scheduler.get_schedule(GroupName=self._group, Name=name)

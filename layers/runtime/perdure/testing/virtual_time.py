@@ -57,7 +57,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._clock = clock
         self._threads = threads
         self._in_threads = 0
-        super().__init__(_JumpingSelector(clock, self._has_threads))
+        super().__init__(self._new_selector())
+
+    def _new_selector(self) -> selectors.BaseSelector:
+        return _JumpingSelector(self._clock, self._has_threads)
 
     def time(self) -> float:
         return self._clock.seconds

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 
+from perdure.ports import Ports
 from perdure.testing import lambda_harness
 from perdure.testing.lambda_harness import Crash, Invocation, LambdaHarness
 from perdure.testing.simulation import faults
 from perdure.testing.simulation.faults import Kind, Plan
-from perdure.testing.simulation.inline import InlineExecutor
+from perdure.testing.simulation.inline import InlineLoop
+from perdure.testing.simulation.wire import LONG_WAY, shorten
 
+T = TypeVar("T")
 JsonObject = dict[str, Any]
 
 KINDS: dict[str, Kind] = {
@@ -67,7 +70,6 @@ class SimulatedDeployment(LambdaHarness):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.threads = InlineExecutor()
         self._frames: list[_Frame] = []
         every = self.aws.clients
         for client in (every.dynamodb, every.sqs, every.scheduler, every.s3, every.connections):
@@ -76,6 +78,11 @@ class SimulatedDeployment(LambdaHarness):
                 events.register_first(f"before-call.{service}.{operation}", self._before)
                 events.register_last(f"after-call.{service}.{operation}", self._after)
                 events.register_first(f"needs-retry.{service}.{operation}", self._repeat)
+        shorten(every.dynamodb)
+        shorten(every.sqs)
+
+    def _new_loop(self) -> InlineLoop:
+        return InlineLoop(self.clock)
 
     def invoke(self, function: str, event: JsonObject) -> Invocation:
         """See `LambdaHarness.invoke`. An invocation that crashed has no answer, whatever it made of it."""
@@ -89,6 +96,15 @@ class SimulatedDeployment(LambdaHarness):
             return done
         self.cold_start()  # nobody works on in the memory of one that died
         return Invocation(function, event, done.took, error=Crash())
+
+    def do(self, work: Callable[[Ports], Coroutine[Any, Any, T]]) -> T:
+        """Do something with ports of its own, which no fault strikes."""
+        container = self._new_container()
+        try:
+            return container.run(work(container.ports))
+        finally:
+            container.loop.close()
+            self.queues.collect()
 
     async def point(self, name: str) -> None:
         """Be a point in the body of a model or a tool."""
@@ -138,6 +154,7 @@ class SimulatedDeployment(LambdaHarness):
         context[_OF_HEAD] = model.name == "UpdateItem" and isinstance(body, bytes) and b'"HEAD"' in body
         fault = self.plan.passes(f"{model.service_model.service_name}.{model.name} of {frame.function}", _kind(model))
         context[_FAULT] = (fault, frame)
+        context[LONG_WAY] = fault == faults.REPEAT  # it is the SDK that repeats
         self._meet(frame, fault)
         if fault == faults.ERROR:
             from botocore.exceptions import ReadTimeoutError

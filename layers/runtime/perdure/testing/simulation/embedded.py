@@ -88,7 +88,7 @@ class Process:
         self._late: set[asyncio.Task[None]] = set()
         queue, timers = EmbeddedQueue(clock), EmbeddedTimers(clock)
         leases = SqliteLeases(database)
-        ports = Ports(
+        self.ports = Ports(
             store=self._around("store", SqliteSessionStore(database)),
             leases=self._around("leases", leases),
             queue=self._around("queue", queue),
@@ -99,7 +99,7 @@ class Process:
             in_process=True,
             turnstile=Turnstiles(),
         )
-        deps = StepDeps(ports=ports, agents=agents, hot=HotTurn(any_tool=True) if hot else None)
+        deps = StepDeps(ports=self.ports, agents=agents, hot=HotTurn(any_tool=True) if hot else None)
         self.service = Service(deps)
         self.worker = EmbeddedWorker(deps, queue, timers, leases)
         self._close = (queue.close, timers.close)

@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Coroutine, Generator
+from collections.abc import Generator
 from datetime import timedelta
-from functools import cache, partial
 from itertools import count
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from perdure.agents.definition import AgentRegistry
-from perdure.aws.clients import Clients
-from perdure.aws.store import DynamoDBSessionStore
 from perdure.core.expected import expected_dispatches
-from perdure.core.head import Head
 from perdure.ports import SessionKey
 from perdure.testing.gateway import Connection
 from perdure.testing.moto import AwsInProcess, aws_in_process
 from perdure.testing.simulation.aws import SimulatedDeployment
+from perdure.testing.simulation.deadlines import postpone_deadlines
 from perdure.testing.simulation.ending import Ending
 from perdure.testing.simulation.faults import Plan
-from perdure.testing.simulation.inline import InlineExecutor
-from perdure.testing.simulation.invariants import ViolationError, check, check_books, check_calm, check_head, check_log
+from perdure.testing.simulation.invariants import ViolationError, check
+from perdure.testing.simulation.observer import Observer
 from perdure.testing.simulation.scenarios import Scenario
 from perdure.testing.simulation.world import World
-from perdure.testing.virtual_time import LoopClock, VirtualLoop
-
-T = TypeVar("T")
+from perdure.testing.virtual_time import LoopClock
 
 SESSION = "case-42"
 KEY = SessionKey("acme", SESSION)
@@ -40,6 +35,9 @@ LONGEST_SETTLING = timedelta(hours=3)
 """Virtual time after which work that is still expected counts as work that nobody will ever do."""
 
 MAX_TRIES = 20
+
+CALLS = ("call-tool", "call-single-attempt-tool")
+"""The queues of calls."""
 
 
 class _Pause:
@@ -64,16 +62,11 @@ class AwsRun:
             aws=aws, agents=AgentRegistry([scenario.agent(self.world)]), functions=FUNCTIONS, clock=clock
         )
         self.deployment.plan = plan
-        self.deployment.committed = self._committed
-        self._loop = VirtualLoop(clock, InlineExecutor())
-        seeing = _observing()
-        self._new_observer = partial(
-            DynamoDBSessionStore, seeing.dynamodb, aws.table, s3=lambda: seeing.s3, bucket=aws.bucket
-        )
-        self._observer = self._new_observer()
+        if scenario.given_up:
+            self.deployment.queues.gives_up = CALLS
+        self._observer = Observer(aws, KEY)
+        self.deployment.committed = self._observer.committed
         self._keys = count(1)
-        self._head = Head()
-        self._violation: ViolationError | None = None
         self._reached: set[str] = set()
         self._script = scenario.script(self).__await__()
         self._waits_for: str | None = None
@@ -97,7 +90,6 @@ class AwsRun:
             return self._ending()
         finally:
             self.deployment.cold_start()
-            self._loop.close()
 
     def _go_on(self) -> None:
         """Let the user act until they wait for something."""
@@ -109,7 +101,7 @@ class AwsRun:
 
     def _settle(self) -> None:
         self.deployment.settle(LONGEST_SETTLING)
-        expected = expected_dispatches(self._stored())
+        expected = expected_dispatches(self._observer.head())
         if expected:
             raise ViolationError(f"nobody will ever run {[(d.step_id, d.attempt) for d in expected]}")
 
@@ -125,35 +117,12 @@ class AwsRun:
                 self._waits_for = None
                 self._go_on()
 
-    def _committed(self) -> None:
-        """Check HEAD after a write of it that may have landed."""
-        with self.deployment.aside():
-            head = self._stored()
-        if head.version != self._head.version:
-            try:
-                check_head(self._head, head)
-            except ViolationError as violation:
-                self._violation = self._violation or violation
-            self._head = head
-
-    def _observe(self, work: Coroutine[Any, Any, T]) -> T:
-        return self._loop.run_until_complete(work)
-
-    def _stored(self) -> Head:
-        return self._observe(self._observer.load(KEY)).head
-
     def _ending(self) -> Ending:
-        log = self._observe(self._new_observer().read(KEY))  # what is stored, and not what somebody remembers
-        if self._violation is not None:
-            raise self._violation
-        check_log(log.head, log.entries)
-        if not self.plan.struck:
-            check_calm(log.entries)
-        ending = Ending.of(log.head, log.entries)
-        check_books(ending, self.world)
-        if self._viewer is not None and not self.plan.struck:
+        is_calm = not self.plan.struck
+        ending, head = self._observer.ending(self.world, calm=is_calm)
+        if self._viewer is not None and is_calm:
             heard = [frame["version"] for frame in self._viewer.frames if frame.get("version")]
-            check(heard[-1:] == [log.head.version], f"a viewer heard of the versions {heard} of {log.head.version}")
+            check(heard[-1:] == [head.version], f"a viewer heard of the versions {heard} of {head.version}")
         return ending
 
     # --- the user --------------------------------------------------------------------------------------------------
@@ -165,7 +134,7 @@ class AwsRun:
         return reply if isinstance(reply, str) else "duplicate" if reply["duplicate"] else "accepted"
 
     async def approve(self, approved: bool = True) -> str:
-        head = self._stored()
+        head = self._observer.head()
         answer = "nothing"
         for interrupt in head.turn.interrupts if head.turn else ():
             path = f"{PATH}/interrupts/{interrupt.interrupt_id}"
@@ -197,6 +166,11 @@ class AwsRun:
         self.plan.armed = armed
         return viewer
 
+    async def postpone_deadlines(self, by: timedelta) -> bool:
+        moved = self.deployment.do(lambda ports: postpone_deadlines(ports, KEY, by))
+        self._observer.committed()
+        return moved
+
     async def when(self, moment: str) -> None:
         if moment not in self._reached:
             await _Pause(moment)
@@ -206,14 +180,6 @@ class AwsRun:
 
     async def wait(self, time: timedelta) -> None:
         self.deployment.advance(time)
-
-
-@cache
-def _observing() -> Clients:
-    """Clients of our own, which no fault strikes. They outlive an account: moto puts itself into every call."""
-    from perdure.testing.moto import _session
-
-    return Clients(session=_session())
 
 
 def run_aws(scenario: Scenario, plan: Plan) -> Ending:

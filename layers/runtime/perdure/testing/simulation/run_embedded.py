@@ -17,14 +17,15 @@ from perdure.embedded.store import SqliteSessionStore
 from perdure.errors import PerdureError, RequestError, StoreUnavailableError
 from perdure.ports import SessionKey
 from perdure.service import LOCAL_CALLER
+from perdure.testing.simulation.deadlines import postpone_deadlines
 from perdure.testing.simulation.embedded import Process, end_tasks, looking_on
 from perdure.testing.simulation.ending import Ending
 from perdure.testing.simulation.faults import Plan
-from perdure.testing.simulation.inline import open_inline
+from perdure.testing.simulation.inline import InlineLoop, open_inline
 from perdure.testing.simulation.invariants import ViolationError, check, check_books, check_calm, check_head, check_log
 from perdure.testing.simulation.scenarios import Scenario
 from perdure.testing.simulation.world import World
-from perdure.testing.virtual_time import LoopClock, VirtualLoop
+from perdure.testing.virtual_time import LoopClock
 
 T = TypeVar("T")
 
@@ -74,7 +75,7 @@ class EmbeddedRun:
         Raises:
             ViolationError: Something does not hold, or the session is stuck.
         """
-        loop = VirtualLoop(self.clock)
+        loop = InlineLoop(self.clock)
         try:
             return loop.run_until_complete(self._run())
         finally:
@@ -259,6 +260,17 @@ class EmbeddedRun:
             except (_GoneError, StoreUnavailableError):
                 await self.clock.sleep(RESTART_SECONDS)
         raise ViolationError("the runtime never answered its user")
+
+    async def postpone_deadlines(self, by: timedelta) -> bool:
+        async def unstruck() -> bool:
+            looking_on.set(True)
+            await self._up.wait()
+            assert self._process is not None
+            moved = await postpone_deadlines(self._process.ports, KEY, by)
+            await self._committed()
+            return moved
+
+        return await self._task(unstruck())
 
     async def when(self, moment: str) -> None:
         reached = self._reached.setdefault(moment, asyncio.Event())

@@ -13,6 +13,7 @@ from datetime import timedelta
 from perdure.core.limits import MAX_PARALLEL_WRITES
 from perdure.testing.simulation.agents import IDEMPOTENT, ONCE, READ, Build, agent, failing_model
 from perdure.testing.simulation.ending import Ending, differences
+from perdure.testing.simulation.invariants import check
 from perdure.testing.simulation.world import User
 
 Compare = Callable[[Ending, Ending, bool], list[str]]
@@ -33,6 +34,8 @@ class Scenario:
         large: Whether a run takes long; on AWS only a sample of its cases is run.
         hot: Whether the embedded runtime goes on with the next step itself; else each goes through the queue.
         viewer: Whether somebody watches: on AWS through a WebSocket, whose calls are points too.
+        given_up: Whether each message of a call becomes a dead letter, too, as one of its copies may on AWS that
+            was received too often while another copy is with a worker.
     """
 
     name: str
@@ -43,6 +46,7 @@ class Scenario:
     large: bool = False
     hot: bool = True
     viewer: bool = False
+    given_up: bool = False
 
 
 async def _ask(user: User) -> None:
@@ -65,6 +69,16 @@ async def _approve(user: User) -> None:
 async def _reject(user: User) -> None:
     await _ask(user)
     await user.approve(False)
+    await user.settled()
+
+
+async def _approve_late(user: User) -> None:
+    """Approve after the first deadline and before the one that replaced it."""
+    await user.send("Where is my order?")
+    while not await user.postpone_deadlines(timedelta(minutes=20)):
+        await user.wait(timedelta(minutes=1))
+    await user.wait(timedelta(minutes=25))
+    check(await user.approve() == "resolved", "the old deadline counted after it was moved")
     await user.settled()
 
 
@@ -120,6 +134,15 @@ def _stopped(clean: Ending, run: Ending, may_be_unknown: bool) -> list[str]:
     legal = {"succeeded", "rejected", "outcome_unknown"} if may_be_unknown else {"succeeded", "rejected"}
     odd = {status for _, _, status in run.calls.values()} - legal
     return [f"a stopped turn has calls that are {odd}"] if odd else []
+
+
+def _given_up(clean: Ending, run: Ending, may_be_unknown: bool) -> list[str]:
+    """A call may have been given up before it began; then it says so, and the turn goes on."""
+    found = differences(clean, run, may_be_unknown=may_be_unknown)
+    statuses = {status for _, _, status in run.calls.values()}
+    legal = {"succeeded", "failed", *(["outcome_unknown"] if may_be_unknown else [])}
+    as_usual = (run.turns, run.work, run.pending, run.waiting) == (clean.turns, (), (), ())
+    return [] if as_usual and statuses <= legal else found
 
 
 _T1 = agent(("look_up", READ))
@@ -187,6 +210,12 @@ SCENARIOS: tuple[Scenario, ...] = (
         about="a payment that nobody decides on in time",
         agent=agent(("pay", ONCE), asks=True, deadline=timedelta(minutes=3)),
         script=_let_expire,
+    ),
+    Scenario(
+        name="moved-deadline",
+        about="a payment whose deadline is moved, and that is approved after the old one",
+        agent=agent(("pay", ONCE), asks=True, deadline=timedelta(minutes=20)),
+        script=_approve_late,
     ),
     Scenario(
         name="two-approvals",
@@ -258,6 +287,15 @@ SCENARIOS: tuple[Scenario, ...] = (
         about="an output that goes to S3",
         agent=agent(("look_up", READ), output="0123456789" * 40_000),
         script=_ask,
+    ),
+    Scenario(
+        name="dead-letter",
+        about="a read of whose message a copy becomes a dead letter",
+        agent=_T1,
+        script=_ask,
+        compare=_given_up,
+        hot=False,
+        given_up=True,
     ),
     Scenario(name="resend", about="a message that is sent again with its key", agent=_T1, script=_resend, large=True),
 )

@@ -5,17 +5,29 @@ from __future__ import annotations
 import logging
 import random
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import groupby
+from multiprocessing import get_context
 
+from perdure.testing.simulation.branches import Outcome, Trunk
 from perdure.testing.simulation.ending import Ending
 from perdure.testing.simulation.faults import Fault, Plan, Point
 from perdure.testing.simulation.scenarios import BY_NAME
 
+Place = tuple[str, str]
+"""A scenario and an adapter."""
+
 ADAPTERS = ("embedded", "aws")
+
+NO_FAULT = "none"
+"""Instead of the name of a fault: only other orders."""
+
+SHARD = 48
+"""Cases that run in one go, after a clean run of their own: few, so that cores share the work, `--first` stops soon."""
 
 LATER_POINTS = 1.25
 """How far behind the last point of the clean run the second of a pair may strike: after the first, more follow."""
@@ -23,12 +35,17 @@ LATER_POINTS = 1.25
 
 @dataclass(frozen=True)
 class Case:
-    """One run that has to end like the clean one."""
+    """One run that has to end like the clean one.
+
+    Attributes:
+        order: Who comes first of those that run at once; 0: as in the clean run. On AWS any other order has
+            invocations that overlap, and no faults.
+    """
 
     scenario: str
     adapter: str
     faults: tuple[Fault, ...] = ()
-    seed: int = 0
+    order: int = 0
 
     @property
     def command(self) -> str:
@@ -36,41 +53,59 @@ class Case:
         line = f"python -m perdure.testing.simulation --scenario {self.scenario} --adapter {self.adapter}"
         if self.faults:
             line += f" --fault {','.join(f.name for f in self.faults)} --at {','.join(str(f.at) for f in self.faults)}"
-        return line + (f" --seed {self.seed}" if self.seed else "")
+        return line + (f" --order {self.order}" if self.order else "")
 
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a case.
-
-    Attributes:
-        problem: What was wrong; None: nothing was.
-        struck: What its faults struck, in words.
-    """
+    """What came of a case."""
 
     case: Case
-    problem: str | None = None
-    struck: tuple[str, ...] = ()
+    outcome: Outcome
+
+    @property
+    def problem(self) -> str | None:
+        return self.outcome.problem
+
+    @property
+    def struck(self) -> str:
+        return "; ".join(self.outcome.struck) or "no fault struck"
 
     def __str__(self) -> str:
-        where = "; ".join(self.struck) or "no fault struck"
-        return f"{self.case.command}\n    {where}\n    {self.problem}"
+        return f"{self.case.command}\n    {self.struck}\n    {self.problem}"
 
 
 @dataclass
 class Report:
-    """What a sweep came to."""
+    """What a sweep came to.
 
-    points: dict[tuple[str, str], int] = field(default_factory=dict)
-    runs: dict[tuple[str, str], int] = field(default_factory=dict)
+    Attributes:
+        sampled: Where one fault struck at each point, instead of each fault.
+    """
+
+    points: dict[Place, int] = field(default_factory=dict)
+    runs: dict[Place, int] = field(default_factory=dict)
+    sampled: set[Place] = field(default_factory=set)
     failures: list[Result] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        lines = [
+            f"{name:18}{adapter:10}{points:5} points {self.runs.get((name, adapter), 0):6} runs"
+            + (": one fault at every point" if (name, adapter) in self.sampled else "")
+            for (name, adapter), points in self.points.items()
+        ]
+        return "\n".join([*lines, self.summary])
 
     @property
     def summary(self) -> str:
+        """What a sweep came to, in one line."""
         scenarios = len({scenario for scenario, _ in self.points})
+        sampled = ", ".join(f"{name} ({adapter})" for name, adapter in sorted(self.sampled))
         return (
-            f"{scenarios} scenarios, {sum(self.points.values())} fault points, "
-            f"{sum(self.runs.values())} runs, {len(self.failures)} failures"
+            f"{scenarios} scenarios, {sum(self.points.values())} fault points, {sum(self.runs.values())} runs, "
+            f"{len(self.failures)} failures, {self.seconds:.0f} s; every fault at every point"
+            + (f", but one fault at every point of {sampled}" if sampled else "")
         )
 
 
@@ -83,9 +118,34 @@ def clean_run(scenario: str, adapter: str) -> tuple[Ending, tuple[Point, ...]]:
 
 
 def run_case(case: Case) -> Result:
-    """Run one case and compare it with the clean run."""
+    """Run one case from its beginning and compare it with the clean run."""
+    return Result(case, _outcome(case, Plan(case.adapter, case.faults)))
+
+
+def run_cases(cases: Sequence[Case]) -> list[Result]:
+    """Run cases of one scenario and adapter. On AWS they share the way to their faults; see `branches`.
+
+    Embedded a run is over about as soon as a copy of the process is made.
+    """
+    branching = sorted((c for c in cases if c.faults and c.adapter == "aws"), key=lambda case: case.faults[0].at)
+    results = {case: run_case(case) for case in cases if case not in branching}
+    if branching:
+        first = branching[0]
+        clean_run(first.scenario, first.adapter)  # now, and not in each branch again
+        trunk = Trunk(first.adapter, cases=[case.faults for case in branching])
+        outcome = None
+        try:
+            outcome = _outcome(first, trunk)
+        finally:
+            if trunk.is_branch:
+                trunk.end_branch(outcome)
+        never = Outcome(outcome.problem or "the clean run never came to its point")
+        results |= {case: Result(case, trunk.outcomes.get(n, never)) for n, case in enumerate(branching)}
+    return [results[case] for case in cases]
+
+
+def _outcome(case: Case, plan: Plan) -> Outcome:
     with _quiet():
-        plan = Plan(case.adapter, case.faults)
         try:
             clean, _ = clean_run(case.scenario, case.adapter)
             ending = _run(case, plan)
@@ -95,18 +155,22 @@ def run_case(case: Case) -> Result:
         except Exception as error:  # noqa: BLE001  whatever a run raises is a finding
             problem = f"{type(error).__name__}: {error}"
     struck = tuple(f"{fault.name} at {point.number}: {point.name}" for fault, point in plan.struck)
-    return Result(case, problem, struck)
+    return Outcome(problem, struck, len(plan.points))
 
 
 def _run(case: Case, plan: Plan) -> Ending:
     scenario = BY_NAME[case.scenario]
+    if case.adapter == "aws" and case.order:
+        from perdure.testing.simulation.run_overlapping import run_overlapping
+
+        return run_overlapping(scenario, case.order)
     if case.adapter == "aws":
         from perdure.testing.simulation.run_aws import run_aws
 
         return run_aws(scenario, plan)
     from perdure.testing.simulation.run_embedded import run_embedded
 
-    return run_embedded(scenario, plan, case.seed)
+    return run_embedded(scenario, plan, case.order)
 
 
 def single_faults(scenario: str, adapter: str, names: Sequence[str] = (), *, then: str | None = None) -> list[Case]:
@@ -142,27 +206,35 @@ def pairs(scenario: str, adapter: str, number: int, seed: int) -> list[Case]:
     return found
 
 
-def seeds(scenario: str, number: int) -> list[Case]:
-    """Return clean runs under other seeds of the scheduler, which is the embedded runtime's."""
-    return [Case(scenario, "embedded", seed=seed) for seed in range(1, number + 1)]
+def orders(scenario: str, adapter: str, number: int) -> list[Case]:
+    """Return runs without a fault in which others come first."""
+    return [Case(scenario, adapter, order=order) for order in range(1, number + 1)]
 
 
-def sample(cases: Sequence[Case], number: int, seed: int) -> list[Case]:
-    """Return a seeded sample, in order."""
-    if len(cases) <= number:
-        return list(cases)
-    chance = random.Random(f"{cases[0].scenario} {seed}")  # noqa: S311
-    chosen = chance.sample(range(len(cases)), number)
-    return [cases[place] for place in sorted(chosen)]
+def rotating(cases: Sequence[Case], seed: int) -> list[Case]:
+    """Return one case of each point: its first fault, the second at the next point and so on; a seed shifts them."""
+    by_point = [list(these) for _, these in groupby(cases, key=lambda case: case.faults[0].at)]
+    return [these[(place + seed) % len(these)] for place, these in enumerate(by_point)]
 
 
-def run_all(cases: Iterable[Case], *, jobs: int = 1) -> Iterator[Result]:
+def run_all(cases: Sequence[Case], *, jobs: int = 1) -> Iterator[Result]:
     """Run cases, in several processes if asked; results come in the order of the cases."""
+    shards = list(_shards(cases))
     if jobs <= 1:
-        yield from map(run_case, cases)
+        for shard in shards:
+            yield from run_cases(shard)
         return
-    with ProcessPoolExecutor(jobs) as pool:
-        yield from pool.map(run_case, cases, chunksize=8)
+    with ProcessPoolExecutor(jobs, mp_context=get_context("fork")) as pool:
+        for results in pool.map(run_cases, shards):
+            yield from results
+
+
+def _shards(cases: Sequence[Case]) -> Iterator[list[Case]]:
+    """Cut cases into pieces that each run in one go, on whichever core is free."""
+    for _, together in groupby(cases, key=lambda case: (case.scenario, case.adapter, case.order > 0)):
+        piece = list(together)
+        for start in range(0, len(piece), SHARD):
+            yield piece[start : start + SHARD]
 
 
 @contextmanager

@@ -82,6 +82,14 @@ class User(Protocol):
         """Stop the running turn; returns what the runtime answers."""
         ...
 
+    async def postpone_deadlines(self, by: timedelta) -> bool:
+        """Give whoever has to decide more time. The old timers stay set, as they may after a crash.
+
+        Returns:
+            False: nobody is asked anything yet.
+        """
+        ...
+
     async def when(self, moment: str) -> None:
         """Return while a body is at a moment (`in-model`, `in-<tool>`), or when nothing happens any more."""
         ...

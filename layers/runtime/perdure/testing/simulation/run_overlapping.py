@@ -1,0 +1,234 @@
+"""One run on the AWS adapters in which invocations overlap. Nothing fails, but whatever may happen at once does.
+
+Each AWS call takes effect when it is made, and its answer comes a while later, by the latency model and a seed: so
+invocations interleave call by call, each in a container of its own. Messages come twice, side by side, as SQS may send
+them, and sweeps run beside living workers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from datetime import timedelta
+from itertools import count
+from typing import Any, TypeVar
+
+from perdure.agents.definition import AgentRegistry
+from perdure.aws.bootstrap import Runtime
+from perdure.core.expected import expected_dispatches
+from perdure.ports import Ports
+from perdure.testing.lambda_harness import JsonObject
+from perdure.testing.latency import LatencyModel
+from perdure.testing.moto import AwsInProcess, aws_in_process
+from perdure.testing.overlapping import OverlappingHarness
+from perdure.testing.simulation.deadlines import postpone_deadlines
+from perdure.testing.simulation.ending import Ending
+from perdure.testing.simulation.invariants import ViolationError, check
+from perdure.testing.simulation.observer import Observer
+from perdure.testing.simulation.run_aws import CALLS, FUNCTIONS, KEY, LONGEST_SETTLING, PATH, SESSION
+from perdure.testing.simulation.scenarios import Scenario
+from perdure.testing.simulation.wire import shorten
+from perdure.testing.simulation.world import World
+from perdure.testing.virtual_queues import Message
+from perdure.testing.virtual_time import LoopClock
+
+T = TypeVar("T")
+
+TWICE = 0.4
+"""Share of the messages that are delivered twice."""
+
+LONGEST_GAP_SECONDS = 0.1
+"""Longest time between the two deliveries of a message, and longest time that a body takes by itself."""
+
+SWEEP_SECONDS = (0.05, 60.0)
+"""Shortest and longest time between two sweeps: far more of them than there will ever be, and at any moment."""
+
+
+@dataclass
+class _Deployment(OverlappingHarness):
+    """Functions that overlap, each message in up to two of them.
+
+    Attributes:
+        failures: What invocations raised, which here is always a finding.
+        at_work: How many invocations run now.
+    """
+
+    chance: random.Random = field(default_factory=random.Random)
+    failures: list[BaseException] = field(default_factory=list)
+    at_work: int = 0
+
+    async def ask(self, event: JsonObject) -> Any:
+        """Invoke `api` and return its response."""
+        return await self._begin("api", event)
+
+    def ports(self) -> Ports:
+        """Return ports of a container of its own."""
+        return self._new_container().ports
+
+    async def tick(self) -> None:
+        """Fire what is scheduled for by now, and sweep."""
+        for at, name in list(self.schedules.pending()):
+            if at <= self.clock.now():
+                self.schedules.fire(name, self.queues)
+                self._deliver_what_was_sent()
+        await self._begin("sweep", {"source": "aws.events", "detail-type": "Scheduled Event", "detail": {}})
+
+    async def finished(self) -> None:
+        """Return when nothing is under way any more."""
+        while self._running:
+            await asyncio.wait(set(self._running))
+
+    async def _work(self, function: str, container: Runtime, work: Coroutine[Any, Any, T]) -> T:
+        self.at_work += 1
+        try:
+            return await super()._work(function, container, work)
+        finally:
+            self.at_work -= 1
+
+    async def _hand_over(self, message: Message) -> None:
+        if self.chance.random() < TWICE:
+            self._follow(self._hand_over_again(message))
+        await super()._hand_over(message)
+
+    async def _hand_over_again(self, message: Message) -> None:
+        queue = self.queues.queues[message.queue]
+        waits = max((message.visible_at - self.clock.now()).total_seconds(), 0.0)
+        await asyncio.sleep(waits + self.chance.random() * LONGEST_GAP_SECONDS)
+        await self._begin(queue.function, self.queues.event(message))
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._running.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.failures.append(error)
+
+
+class OverlappingRun:
+    """One scenario under one seed."""
+
+    def __init__(self, scenario: Scenario, seed: int, aws: AwsInProcess) -> None:
+        self.scenario = scenario
+        self._chance = random.Random(seed)  # noqa: S311
+        clock = LoopClock()
+        self.world = World(clock, self._point, self._reach)
+        latency = LatencyModel(seed)
+        every = aws.clients
+        shorten(every.dynamodb)
+        shorten(every.sqs)
+        for client in (every.dynamodb, every.sqs, every.scheduler, every.s3, every.connections):
+            latency.attach(client)
+        self.deployment = _Deployment(
+            aws=aws,
+            agents=AgentRegistry([scenario.agent(self.world)]),
+            functions=FUNCTIONS,
+            clock=clock,
+            latency=latency,
+            chance=self._chance,
+        )
+        if scenario.given_up:
+            self.deployment.queues.gives_up = CALLS
+        self._observer = Observer(aws, KEY)
+        every.dynamodb.meta.events.register_last("after-call.dynamodb.UpdateItem", self._written)
+        self._viewer = self.deployment.watch(SESSION) if scenario.viewer else None
+        self._keys = count(1)
+        self._reached: dict[str, asyncio.Event] = {}
+
+    def run(self) -> Ending:
+        """Run it to its end.
+
+        Raises:
+            ViolationError: Something does not hold, or the session is stuck.
+        """
+        try:
+            self.deployment.loop.run_until_complete(self._run())
+        finally:
+            self.deployment.close()
+        for failure in self.deployment.failures:
+            raise ViolationError(f"an invocation failed: {type(failure).__name__}: {failure}") from failure
+        ending, head = self._observer.ending(self.world, calm=not self.scenario.given_up)
+        if self._viewer is not None:
+            heard = [frame["version"] for frame in self._viewer.frames if frame.get("version")]
+            check(max(heard, default=0) == head.version, f"a viewer heard of the versions {heard} of {head.version}")
+        return ending
+
+    async def _run(self) -> None:
+        sweeping = asyncio.create_task(self._sweep())
+        try:
+            await self.scenario.script(self)
+            await self.settled()
+            await self.deployment.finished()
+        finally:
+            sweeping.cancel()
+            await asyncio.wait({sweeping})
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(self._chance.uniform(*SWEEP_SECONDS))
+            await self.deployment.tick()
+
+    def _written(self, **_: Any) -> None:
+        self._observer.committed()
+
+    async def _point(self, _: str) -> None:
+        await asyncio.sleep(self._chance.random() * LONGEST_GAP_SECONDS)
+
+    async def _reach(self, moment: str) -> None:
+        self._reached.setdefault(moment, asyncio.Event()).set()
+
+    # --- the user --------------------------------------------------------------------------------------------------
+
+    async def send(self, text: str, *, key: str | None = None, **more: str) -> str:
+        reply = await self._ask("POST", f"{PATH}/inputs", {"text": text, **more}, key)
+        return reply if isinstance(reply, str) else "duplicate" if reply["duplicate"] else "accepted"
+
+    async def approve(self, approved: bool = True) -> str:
+        head = self._observer.head()
+        answer = "nothing"
+        for interrupt in head.turn.interrupts if head.turn else ():
+            path = f"{PATH}/interrupts/{interrupt.interrupt_id}"
+            reply = await self._ask("POST", path, {"approved": approved}, None)
+            answer = reply if isinstance(reply, str) else reply["result"]
+        return answer
+
+    async def stop(self) -> str:
+        reply = await self._ask("POST", f"{PATH}/stop", {}, None)
+        return reply if isinstance(reply, str) else str(reply["result"])
+
+    async def _ask(self, method: str, path: str, body: Any, key: str | None) -> Any:
+        event = self.deployment.gateway.request(method, path, body, key=key or f"key-{next(self._keys)}")
+        response = await self.deployment.ask(event)
+        answer = json.loads(response.body)
+        check(response.status < 500, f"{path} was answered by {response.status}: {answer}")
+        return answer if response.status < 300 else answer["error"]["code"]
+
+    async def postpone_deadlines(self, by: timedelta) -> bool:
+        return await postpone_deadlines(self.deployment.ports(), KEY, by)
+
+    async def when(self, moment: str) -> None:
+        reached = self._reached.setdefault(moment, asyncio.Event())
+        waiting = {asyncio.ensure_future(reached.wait()), asyncio.ensure_future(self.settled())}
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        for task in waiting:
+            task.cancel()
+
+    async def settled(self) -> None:
+        clock = self.deployment.clock
+        give_up_at = clock.now() + LONGEST_SETTLING
+        while True:
+            await asyncio.sleep(0.5)
+            expected = expected_dispatches(self._observer.head())
+            if not expected and not self.deployment.at_work:
+                return
+            if clock.now() > give_up_at:
+                raise ViolationError(f"nobody will ever run {[(d.step_id, d.attempt) for d in expected]}")
+
+    async def wait(self, time: timedelta) -> None:
+        await asyncio.sleep(time.total_seconds())
+
+
+def run_overlapping(scenario: Scenario, seed: int) -> Ending:
+    """Run a scenario on the AWS adapters with invocations that overlap; see `OverlappingRun.run`."""
+    with aws_in_process() as aws:
+        return OverlappingRun(scenario, seed, aws).run()
