@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from typing import Any
 
 from perdure import function_tool
 from perdure.core.commands import ToolFinished
+from perdure.core.decision import Decision
 from perdure.core.limits import LEASE_DURATION, LEASE_GRACE
+from perdure.errors import DatabaseUnusableError
 from perdure.models.scripted import Reply, ScriptedModel, call, tool_results
+from perdure.ports import Loaded, SessionKey, SessionStore
 from perdure.steps.base import StepMessage
 from perdure.steps.group import ALONE_UP_TO, MAX_GROUPED_BYTES
 from perdure.steps.recover import sweep_session
@@ -42,7 +46,9 @@ async def run_together(stage: Stage) -> None:
 async def _all(stage: Stage, messages: list[StepMessage]) -> None:
     from perdure.testing.fixtures import STEPS
 
-    await asyncio.gather(*(STEPS[message.kind](stage.deps, message) for message in messages))
+    steps = (STEPS[message.kind](stage.deps, message) for message in messages)
+    for failed in await asyncio.gather(*steps, return_exceptions=True):
+        assert failed is None or isinstance(failed, DatabaseUnusableError)
 
 
 async def kinds(stage: Stage) -> list[str]:
@@ -119,3 +125,54 @@ async def test_the_sweep_commits_an_outcome_whose_worker_died_before_its_commit(
         calls = {call["tool_call_id"]: call for call in (await stage.snapshot())["tool_calls"]}
         assert calls[message.step_id]["output"] == "known"
         assert calls[message.step_id]["attempt"] == 1
+
+
+async def test_in_one_process_outcomes_of_one_moment_share_a_commit() -> None:
+    async with open_stage(an_agent(look, model=asking(8))) as stage:
+        await stage.send("go")
+        await stage.run_next()
+
+        await run_together(stage)
+        await stage.run_all()
+
+        ran = await kinds(stage)
+        assert ran.count("tools_finished") == 1
+        assert "tool_finished" not in ran
+        assert [call["output"] for call in (await stage.snapshot())["tool_calls"]] == [f"seen {n}" for n in range(8)]
+        assert (await stage.transcript())[-1] == ("assistant", "done")
+
+
+class FailsOnce:
+    """A store that refuses the first commit of several outcomes."""
+
+    def __init__(self, store: SessionStore) -> None:
+        self._store = store
+        self.refused = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def commit(self, key: SessionKey, loaded: Loaded, decision: Decision) -> Loaded:
+        assert decision.entry is not None
+        if decision.entry.kind == "tools_finished" and not self.refused:
+            self.refused = len(decision.entry.messages)
+            raise DatabaseUnusableError("the file may not be written")
+        return await self._store.commit(key, loaded, decision)
+
+
+async def test_when_a_shared_commit_fails_each_of_the_others_tries_for_itself() -> None:
+    stores: list[FailsOnce] = []
+
+    def wrapped(store: SessionStore) -> FailsOnce:
+        stores.append(FailsOnce(store))
+        return stores[0]
+
+    async with open_stage(an_agent(look, model=asking(6)), wrap_store=wrapped) as stage:
+        await stage.send("go")
+        await stage.run_next()
+
+        await run_together(stage)
+
+        assert stores[0].refused == 6
+        calls = (await stage.snapshot())["tool_calls"]
+        assert sorted(call["status"] for call in calls) == ["approved"] + ["succeeded"] * 5

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from weakref import WeakValueDictionary
 
 from perdure.agents.definition import AgentRegistry
+from perdure.core.commands import ToolFinished
 from perdure.core.entries import Entry
 from perdure.core.expected import Dispatch
 from perdure.core.history import Transcript
@@ -52,6 +55,27 @@ class Transcripts:
             self._kept.popitem(last=False)
 
 
+class Line:
+    """Outcomes of one session's tools that ended in this process and wait to be committed."""
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.waiting: list[ToolFinished] = []
+
+
+class Lines:
+    """The lines of one process. One in which nobody stands takes no memory."""
+
+    def __init__(self) -> None:
+        self._lines: WeakValueDictionary[SessionKey, Line] = WeakValueDictionary()
+
+    def __call__(self, key: SessionKey) -> Line:
+        line = self._lines.get(key)
+        if line is None:
+            line = self._lines[key] = Line()
+        return line
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HotTurn:
     """Whether a model step's worker goes on with the next step itself (design §3).
@@ -71,3 +95,4 @@ class StepDeps:
     agents: AgentRegistry
     hot: HotTurn | None = None
     transcripts: Transcripts = field(default_factory=Transcripts)
+    lines: Lines = field(default_factory=Lines)

@@ -23,7 +23,7 @@ from perdure.models.surrogates import mended
 from perdure.steps.attempt import STEP_BUDGET, Attempt, claimed
 from perdure.steps.base import StepDeps, StepMessage
 from perdure.steps.commit import Executed, logger
-from perdure.steps.group import finish_together, is_grouped
+from perdure.steps.group import finish_in_line, finish_together, is_grouped
 from perdure.steps.progress import Progress
 
 JsonObject = dict[str, Any]
@@ -58,20 +58,20 @@ async def run_call(
     agent = deps.agents.get(attempt.head.agent or "")
     if agent is None:
         detail = f"agent {attempt.head.agent!r} is not part of this deployment"
-        return await _can_not_run(attempt, call, texts.did_not_run(detail))
+        return await _can_not_run(deps, attempt, call, texts.did_not_run(detail))
     if agent.runner is None and agent.tool(call.tool_name) is None:
-        return await _can_not_run(attempt, call, unknown_tool(agent, call.tool_name))
+        return await _can_not_run(deps, attempt, call, unknown_tool(agent, call.tool_name))
     attempt.deadline = min(attempt.deadline, attempt.started_at + min(agent.tool_timeout, STEP_BUDGET))
     arguments = await _arguments(attempt, call, made_by)
     if not call.is_read and not await _may_start(attempt, call):
         return None
     outcome, output = await _outcome(agent, attempt, call, arguments)
-    return await _finish(attempt, call, outcome, output, taker) if outcome is not None else None
+    return await _finish(deps, attempt, call, outcome, output, taker) if outcome is not None else None
 
 
-async def _can_not_run(attempt: Attempt, call: Call, why: str) -> Executed:
+async def _can_not_run(deps: StepDeps, attempt: Attempt, call: Call, why: str) -> Executed:
     """End an attempt without its body. What an earlier attempt did stays unknown (field case F134)."""
-    return await _finish(attempt, call, "failed" if call.started is None else "error", why)
+    return await _finish(deps, attempt, call, "failed" if call.started is None else "error", why)
 
 
 async def _arguments(attempt: Attempt, call: Call, made_by: Entry | None) -> JsonObject:
@@ -174,7 +174,9 @@ def _idempotency_key(attempt: Attempt, call: Call) -> str:
     return f"{attempt.key.tenant}/{attempt.key.session_id}/{attempt.turn.turn_id}/{call.call_id}"
 
 
-async def _finish(attempt: Attempt, call: Call, outcome: Any, output: str, taker: Taker | None = None) -> Executed:
+async def _finish(
+    deps: StepDeps, attempt: Attempt, call: Call, outcome: Any, output: str, taker: Taker | None = None
+) -> Executed:
     finished = ToolFinished(
         turn_id=attempt.turn.turn_id,
         call_id=call.call_id,
@@ -184,6 +186,8 @@ async def _finish(attempt: Attempt, call: Call, outcome: Any, output: str, taker
         output=output,
     )
     if is_grouped(attempt, finished):
+        if attempt.ports.results is None:
+            return await finish_in_line(attempt, finished, deps.lines(attempt.key))
         return await finish_together(attempt, finished)
     try:
         return await attempt.commit(finished, taker=taker)

@@ -17,6 +17,7 @@ from perdure.core.commands import (
     StopTurn,
     Taker,
     ToolFinished,
+    ToolsFinished,
 )
 from perdure.core.decide import decide
 from perdure.core.decision import Decision
@@ -120,7 +121,7 @@ async def execute(
                 raise
         except StoreUnavailableError:
             outages += 1
-            is_outcome = isinstance(command, (ModelFinished, ToolFinished))
+            is_outcome = isinstance(command, (ModelFinished, ToolFinished, ToolsFinished))
             if outages > (MAX_OUTAGES_OF_AN_OUTCOME if is_outcome else MAX_OUTAGES):
                 raise
             await ports.clock.sleep(min(OUTAGE_DELAY_SECONDS * 2 ** (outages - 1), LONGEST_OUTAGE_DELAY_SECONDS))

@@ -10,6 +10,7 @@ from perdure.core.head import Head
 from perdure.core.tools import is_awaited
 from perdure.ports import Ports, SessionKey
 from perdure.steps.attempt import Attempt
+from perdure.steps.base import Line
 from perdure.steps.commit import Executed, execute
 
 ALONE_UP_TO = 4
@@ -24,9 +25,30 @@ MAX_GROUPED_BYTES = 64 * 1024
 
 def is_grouped(attempt: Attempt, finished: ToolFinished) -> bool:
     """Whether an outcome should wait for those of its siblings."""
-    if attempt.ports.results is None or len(finished.output.encode()) > MAX_GROUPED_BYTES:
+    if attempt.ports.results is None and not attempt.ports.in_process:
+        return False
+    if len(finished.output.encode()) > MAX_GROUPED_BYTES:
         return False
     return len(expected_dispatches(attempt.head)) > ALONE_UP_TO
+
+
+async def finish_in_line(attempt: Attempt, finished: ToolFinished, line: Line) -> Executed:
+    """Commit an outcome with those that came while an earlier commit was on its way, all of this process.
+
+    Nothing is promised to anybody before the commit, so memory is enough for those that wait.
+    """
+    ports, key = attempt.ports, attempt.key
+    line.waiting.append(finished)
+    await ports.clock.sleep(0)  # tools that ended in the same moment
+    async with line.lock:
+        if finished not in line.waiting:  # somebody took it along
+            return Executed(head=(await ports.store.load(key)).head, reply={"accepted": True})
+        outcomes, line.waiting = line.waiting, []
+        try:
+            return await execute(ports, key, ToolsFinished(outcomes=tuple(outcomes)))
+        except BaseException:  # each of the others tries for itself
+            line.waiting = [other for other in outcomes if other is not finished] + line.waiting
+            raise
 
 
 async def finish_together(attempt: Attempt, finished: ToolFinished) -> Executed:
