@@ -213,6 +213,7 @@ async def test_a_turn_that_failed_behind_its_tools_is_told_to_the_next_one_and_r
         failed = await stage.snapshot()
 
         await stage.send("And now?")
+        await stage.stop()
         await stage.run_all()
 
         state = (await stage.snapshot())["state"]

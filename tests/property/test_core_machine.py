@@ -15,7 +15,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from perdure.core.commands import (
     AttemptLost,
+    AttemptPutOff,
+    InboxPolicy,
     ModelFinished,
+    ModelWaits,
     Reconnect,
     RequestedCall,
     ResolveInterrupt,
@@ -26,8 +29,21 @@ from perdure.core.commands import (
     ToolFinished,
     ToolStarted,
 )
+from perdure.core.control_commands import (
+    CredentialChanged,
+    DeliverMessage,
+    EditMessage,
+    MoveMessage,
+    PauseSession,
+    RemoveMessage,
+    ResumeSession,
+    RetryTurn,
+    UpdateSettings,
+)
+from perdure.core.entries import Input
 from perdure.core.expected import expected_timers
-from perdure.core.head import ClosedTurn, Head, Turn
+from perdure.core.head import ClosedTurn, Frontier, Head, Turn
+from perdure.core.inbox import DELIVERIES, find
 from perdure.core.usage import NO_TOTALS, CallUsage
 from tests.property.world import World
 from tests.unit.core.builders import ALICE, BOB, a_claim, text_part
@@ -65,6 +81,13 @@ call_lists = st.one_of(
     st.builds(lambda call, count: [call] * count, calls, st.sampled_from([9, 12, 64, 65, 70])),
 ).map(tuple)
 parts = st.sampled_from([(), (text_part("hi"),), ({"type": "reasoning", "text": "hm"}, text_part("ho"))])
+deliveries = st.sampled_from([None, "queue", *DELIVERIES])
+policies = st.builds(
+    InboxPolicy,
+    delivery=st.sampled_from(["queue", "inject"]),
+    coalesce=st.booleans(),
+    on_turn_failure=st.sampled_from(["continue", "auto"]),
+)
 providers = st.sampled_from([None, {"provider": "stub", "api": "chat"}, {"provider": "other", "api": "chat"}])
 
 
@@ -78,20 +101,105 @@ class CoreMachine(RuleBasedStateMachine):
 
     # --- people ------------------------------------------------------------------------------------------------
 
-    @rule(named=st.booleans(), key=st.sampled_from([None, "k"]))
-    def send(self, named: bool, key: str | None) -> None:
+    @rule(named=st.booleans(), key=st.sampled_from([None, "k"]), delivery=deliveries, policy=policies)
+    def send(self, named: bool, key: str | None, delivery: str | None, policy: InboxPolicy) -> None:
         """Send a message; an id of the sender's is new, because its receipt keeps it from being taken twice."""
         receipts = (a_claim(key),) if key else ()
         text = f"text {self.world.head.version}"
         message_id = f"m{self.world.head.version}" if named else None
         self.world.do(
-            SendInput(text=text, actor=ALICE, default_agent="support", message_id=message_id, receipts=receipts)
+            SendInput(
+                text=text,
+                actor=ALICE,
+                default_agent="support",
+                message_id=message_id,
+                delivery=delivery,
+                policies={"support": policy},
+                settings={"n": 1} if named else None,
+                run_settings={"m": 1} if key else None,
+                receipts=receipts,
+            )
         )
+
+    # --- what waits --------------------------------------------------------------------------------------------
+
+    def _waiting(self, data: st.DataObject) -> str:
+        return data.draw(st.sampled_from([m.message_id for m in self.world.head.inbox]))
+
+    @precondition(lambda self: self.world.head.inbox)
+    @rule(data=st.data(), stale=st.booleans())
+    def edit(self, data: st.DataObject, stale: bool) -> None:
+        message_id = self._waiting(data)
+        message = find(self.world.head, message_id)
+        assert message is not None
+        edited = Input(message_id=message_id, text="edited", actor=ALICE)
+        done = self.world.do(EditMessage(edited=edited, base_version=message.input_version - stale))
+        assert (done is None) == stale
+
+    @precondition(lambda self: self.world.head.inbox)
+    @rule(data=st.data(), place=st.sampled_from(["before", "after", "first", "last"]))
+    def move(self, data: st.DataObject, place: str) -> None:
+        message_id, other = self._waiting(data), self._waiting(data)
+        if place in ("first", "last"):
+            self.world.do(MoveMessage(message_id=message_id, position=place))
+        else:
+            before, after = (other, None) if place == "before" else (None, other)
+            self.world.do(MoveMessage(message_id=message_id, before=before, after=after))
+
+    @precondition(lambda self: self.world.head.inbox)
+    @rule(data=st.data())
+    def remove(self, data: st.DataObject) -> None:
+        assert self.world.do(RemoveMessage(message_id=self._waiting(data), actor=ALICE)) is not None
+
+    @precondition(lambda self: self.world.head.inbox)
+    @rule(data=st.data(), delivery=st.sampled_from(DELIVERIES))
+    def deliver(self, data: st.DataObject, delivery: str) -> None:
+        command = DeliverMessage(message_id=self._waiting(data), delivery=delivery, actor=ALICE)
+        assert self.world.do(command) is not None
+
+    # --- the gate ----------------------------------------------------------------------------------------------
+
+    @precondition(lambda self: self.world.head.exists)
+    @rule()
+    def pause(self) -> None:
+        self.world.do(PauseSession(actor=ALICE))
+
+    @precondition(lambda self: self.world.head.paused_at is not None)
+    @rule()
+    def resume(self) -> None:
+        self.world.do(ResumeSession(actor=ALICE))
+
+    @precondition(lambda self: self.world.head.exists)
+    @rule(retry_id=st.sampled_from(["r1", "r2"]))
+    def retry(self, retry_id: str) -> None:
+        self.world.do(RetryTurn(actor=BOB, retry_id=retry_id, receipts=(a_claim(retry_id),)))
+
+    @precondition(lambda self: self.world.head.exists)
+    @rule(credential=st.sampled_from(["old", "new"]))
+    def credential_is_looked_at(self, credential: str) -> None:
+        self.world.do(CredentialChanged(credential=credential))
+
+    @precondition(lambda self: self.world.head.exists)
+    @rule(mode=st.sampled_from([None, "allow_all", "deny_all", "read_only", "always_ask"]))
+    def settings(self, mode: str | None) -> None:
+        self.world.do(UpdateSettings(settings={"approval_mode": mode} if mode else {}, actor=ALICE))
+
+    @precondition(lambda self: self.world.head.paused_at is not None and self.world.expected_attempts())
+    @rule(data=st.data())
+    def attempt_is_put_off(self, data: st.DataObject) -> None:
+        """A worker claims an attempt, finds the gate closed, and says so."""
+        world = self.world
+        attempt = self._draw_attempt(data)
+        if attempt in world.claimed | world.revoked:
+            return
+        world.claimed.add(attempt)
+        world.do(AttemptPutOff(step_id=attempt[0], attempt=attempt[1]))
+        assert attempt not in world.expected_attempts()
 
     @precondition(lambda self: self.world.pending)
     @rule(data=st.data(), approved=st.booleans(), message=st.sampled_from([None, "please"]), wrong=st.booleans())
     def resolve(self, data: st.DataObject, approved: bool, message: str | None, wrong: bool) -> None:
-        interrupt = data.draw(st.sampled_from(self.world.turn.interrupts))
+        interrupt = data.draw(st.sampled_from([i for i in self.world.turn.interrupts if i.raised_at is not None]))
         shown = "another" if wrong else data.draw(st.sampled_from([None, interrupt.arguments_hash]))
         decided = self.world.do(
             ResolveInterrupt(
@@ -117,7 +225,17 @@ class CoreMachine(RuleBasedStateMachine):
     def stop(self, which: str, key: str | None) -> None:
         number = self.world.head.turn_count - (which == "older")
         turn_id = None if which == "any" else f"turn-{number}"
-        self.world.do(StopTurn(actor=ALICE, turn_id=turn_id, receipts=(a_claim(key),) if key else ()))
+        frontier = Frontier(version=max(self.world.head.version - 1, 0), text=1, reasoning=0) if key else None
+        self.world.do(
+            StopTurn(actor=ALICE, turn_id=turn_id, frontier=frontier, receipts=(a_claim(key),) if key else ())
+        )
+
+    @precondition(lambda self: self.world.head.inbox)
+    @rule(data=st.data())
+    def stop_a_waiting_message(self, data: st.DataObject) -> None:
+        done = self.world.do(StopTurn(actor=ALICE, message_id=self._waiting(data)))
+        assert done is not None
+        assert done.reply == {"result": "recorded"}
 
     # --- workers -----------------------------------------------------------------------------------------------
 
@@ -141,8 +259,29 @@ class CoreMachine(RuleBasedStateMachine):
                 reconnects=(Reconnect(at=self.world.now, retry_in_ms=250, number=1, reason="timeout", partial=True),),
                 run_state={"model_calls": 1},
                 limit_reached=data.draw(st.sampled_from([False, False, False, True])),
-                error_code="provider",
+                one_by_one=data.draw(st.booleans()),
+                error_code=data.draw(st.sampled_from(["provider", "auth"])),
                 error_message="it broke",
+                credential="old",
+            )
+        )
+
+    @precondition(lambda self: self.world.head.turn and self.world.head.turn.step)
+    @rule(partial=st.sampled_from([None, "half"]), usage=usage_rows)
+    def model_waits(self, partial: str | None, usage: Any) -> None:
+        step = self.world.step
+        if (step.step_id, step.attempt) in self.world.revoked:
+            return
+        self.world.do(
+            ModelWaits(
+                turn_id=self.world.turn.turn_id,
+                step_id=step.step_id,
+                attempt=step.attempt,
+                started_at=self.world.now,
+                retry_in=timedelta(seconds=40),
+                usage=usage,
+                reconnects=(Reconnect(at=self.world.now, retry_in_ms=40_000, number=1, reason="timeout"),),
+                partial=partial,
             )
         )
 
@@ -245,7 +384,7 @@ class CoreMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def an_old_message_comes_again(self, data: st.DataObject) -> None:
         command = data.draw(st.sampled_from(self.world.done))
-        if isinstance(command, (ModelFinished, ToolFinished, ToolStarted, AttemptLost)):
+        if isinstance(command, (ModelFinished, ModelWaits, ToolFinished, ToolStarted, AttemptLost, AttemptPutOff)):
             before = self.world.head
             self.world.do(command)
             after = self.world.head
@@ -259,11 +398,16 @@ class CoreMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         """From wherever it is, the session comes to rest once everybody does their part."""
         world = self.world
+        if world.head.exists:
+            world.do(ResumeSession(actor=ALICE))
         for _ in range(2000):
+            if world.head.turn is None and world.head.hold is not None:
+                world.do(StopTurn(actor=ALICE))
             if world.head.turn is None:
                 break
             self._one_step_to_the_end(world)
         assert world.head.turn is None, "the session never comes to rest"
+        assert all(message.is_passive for message in world.head.inbox)
         world.check()
 
     def _one_step_to_the_end(self, world: World) -> None:

@@ -12,7 +12,8 @@ from perdure.core.commands import Command, ModelFinished, SendInput, ToolStarted
 from perdure.core.decide import decide, head_bytes
 from perdure.core.decision import Decision
 from perdure.core.entries import Entry
-from perdure.core.expected import expected_dispatches, sweep_due_at
+from perdure.core.expected import awaited_steps, sweep_due_at
+from perdure.core.fates import TurnFate, fates_of
 from perdure.core.head import Head
 from perdure.core.history import HistoryItem, ModelItem, ToolResultItem, Transcript, UserItem, history, wire_ids
 from perdure.core.limits import MAX_HEAD_BYTES, MAX_PARALLEL_WRITES
@@ -20,6 +21,8 @@ from perdure.core.public import public_calls, public_messages
 from perdure.core.usage import TOKEN_FIGURES, CallUsage, UsageTotals
 from perdure.errors import RequestError
 from tests.unit.core.builders import Play
+
+NO_FATE = TurnFate(ending="")
 
 
 class World(Play):
@@ -43,6 +46,8 @@ class World(Play):
         self.result_of: dict[str, dict[str, Any]] = {}
         self.rows: list[CallUsage] = []
         self.transcript = Transcript()
+        self.accepted: set[str] = set()
+        self.removed: set[str] = set()
         self.closed_items: tuple[HistoryItem, ...] = ()
         self.closed_messages: list[dict[str, Any]] = []
         self.closed_calls: tuple[str, list[dict[str, Any]]] = ("", [])
@@ -76,6 +81,10 @@ class World(Play):
                 before_it = old.turn.call(call.call_id) if old.turn else None
                 if call.started is not None and (before_it is None or before_it.started is None):
                     self.bodies[call.call_id] += 1
+        if isinstance(command, ToolStarted) and decision.reply["go"] and old.paused_at is not None:
+            begun = old.turn.call(command.call_id) if old.turn else None
+            assert begun is not None
+            assert begun.started is not None, "a tool began while the session was paused"
         if isinstance(command, ModelFinished) and decision.entry is not None:
             assert decision.entry.usage == command.usage
         return decision
@@ -103,6 +112,9 @@ class World(Play):
         self.log.append(entry)
         self.rows += entry.usage
         self.transcript.extend([entry])
+        self.accepted |= {accepted.message_id for accepted in entry.inputs}
+        if entry.kind == "retry_turn":  # a failed turn that is retried is one with what follows
+            self.closed_items = ()
         for message in entry.messages:
             for part in message.parts:
                 if part["type"] == "tool_call":
@@ -115,14 +127,20 @@ class World(Play):
         for event in entry.events:
             if event.type == "tool_call_deferred":
                 self.effects[event.payload["tool_call_id"]] = event.payload["effect"]
+            elif event.type == "message_removed":
+                self.removed.add(event.payload["message_id"])
         if self.head.last_turn != old.last_turn:
-            self._remember_closed_turn()
+            begun = [
+                m for m in entry.messages if m.role == "user" and self.head.turn and m.turn_id == self.turn.turn_id
+            ]
+            self._remember_closed_turn(len(begun))
 
-    def _remember_closed_turn(self) -> None:
+    def _remember_closed_turn(self, begun: int) -> None:
+        """Remember the turns that are over. `begun`: the users' messages that have just begun the next one."""
         last = self.head.last_turn
         assert last is not None
         items = self.transcript.items()
-        self.closed_items = items[:-1] if self.head.turn else items  # a next turn has its user's text only
+        self.closed_items = items[: len(items) - begun]
         self.closed_messages = [m for m in self._public() if not self.head.turn or m["turn_id"] != self.turn.turn_id]
         self.closed_calls = (last.turn_id, public_calls(self._entries_of_last_turn(), last.turn_id, self.head))
         for call_id, turn_id in self.call_turns.items():
@@ -144,28 +162,55 @@ class World(Play):
         self._check_calls()
         self._check_projections()
         self._check_usage()
+        self._check_inputs()
+
+    def _check_inputs(self) -> None:
+        """Nothing that was accepted is ever lost or doubled (spec U-3)."""
+        fates = fates_of(self.log)
+        waiting = [queued.message_id for queued in self.head.inbox]
+        shown = [
+            message.message_id
+            for entry in self.log
+            for message in entry.messages
+            if message.role == "user" and message.message_id not in fates.get(message.turn_id, NO_FATE).rehomed
+        ]
+        places = [*waiting, *shown, *self.removed]
+        assert len(places) == len(set(places)), "a message is in two places"
+        assert set(places) == self.accepted, "a message is nowhere"
+        classes = [0 if m.is_steered else 1 if m.urgent else 2 for m in self.head.inbox]
+        assert classes == sorted(classes)
 
     def _check_progress(self) -> None:
         head = self.head
         if head.turn is None:
-            assert not head.inbox, "a message waits and nothing will take it up"
+            gate_closed = head.paused_at is not None or head.hold is not None
+            waiting = [message for message in head.inbox if not message.is_passive]
+            assert gate_closed or not waiting, "a message waits and nothing will take it up"
             assert not self.dispatches
+            assert not any(message.delivery == "inject" for message in head.inbox)
             return
         turn = head.turn
         open_ids = {call.call_id for call in turn.open_calls}
         asked = {call.call_id for call in turn.open_calls if call.status == "awaiting_approval"}
+        going_on = awaited_steps(head)
+        gate_closed = head.paused_at is not None and turn.stop is None
+        assert self.dispatches == (() if gate_closed else going_on)
         assert not (turn.step and open_ids), "a model step runs beside calls"
         assert turn.step or open_ids, "the turn is stuck"
         assert asked == {interrupt.call_id for interrupt in turn.interrupts}
         assert len(turn.interrupts) == len(asked)
-        assert self.dispatches or asked, "HEAD names neither a step nor a person"
+        assert not turn.interrupts or turn.interrupts[0].raised_at is not None, "nobody was asked"
+        unbegun = head.paused_at is not None and any(c.status == "approved" for c in turn.open_calls)
+        assert going_on or asked or unbegun, "HEAD names neither a step nor a person"
         assert not self.dispatches or sweep_due_at(head) is not None
+        if turn.steer and turn.stop is None:
+            assert turn.step or all(call.started or (call.is_read and call.is_ready) for call in turn.open_calls)
         if turn.stop is not None:
             assert turn.step or all(call.started for call in turn.open_calls), "a stopped turn waits for the unstarted"
-        writes = [d for d in self.dispatches if d.step_id in open_ids and self.effects[d.step_id] != "read"]
+        writes = [d for d in going_on if d.step_id in open_ids and self.effects[d.step_id] != "read"]
         assert len(writes) <= MAX_PARALLEL_WRITES
         running = [call for call in turn.open_calls if call.started is not None]
-        assert {call.call_id for call in running} <= {d.step_id for d in self.dispatches}
+        assert {call.call_id for call in running} <= {d.step_id for d in going_on}
 
     def _check_calls(self) -> None:
         for call_id, began in self.bodies.items():
@@ -198,7 +243,7 @@ class World(Play):
             assert (name in totals.missing) == (len(reported) < len(self.rows))
 
     def expected_attempts(self) -> list[tuple[str, int]]:
-        return [(d.step_id, d.attempt) for d in expected_dispatches(self.head)]
+        return [(d.step_id, d.attempt) for d in awaited_steps(self.head)]
 
 
 def check_history(items: tuple[HistoryItem, ...]) -> None:

@@ -194,7 +194,7 @@ async def test_a_turn_that_is_being_stopped_and_one_that_was() -> None:
 
 
 async def test_a_failed_turn_says_why_until_the_next_one_begins() -> None:
-    answers: Any = iter([failing("auth", retryable=False), "fine"])
+    answers: Any = iter([failing("invalid", retryable=False), "fine"])
 
     def reply(_: Any) -> Any:
         answer = next(answers)
@@ -207,9 +207,11 @@ async def test_a_failed_turn_says_why_until_the_next_one_begins() -> None:
         await stage.run_all()
         state = (await stage.snapshot())["state"]
         assert state["status"] == "waiting_for_user_message"
-        assert state["last_turn_error"] == {"code": "auth", "message": "the provider failed: auth"}
+        assert state["last_turn_error"] == {"code": "provider", "message": "the provider failed: invalid"}
 
+        assert state["held"] is True
         await stage.send("again")
+        await stage.stop()
         assert "last_turn_error" not in (await stage.snapshot())["state"]
 
 

@@ -182,7 +182,7 @@ async def test_a_key_of_one_operation_is_refused_for_another() -> None:
         ({"text": " \n"}, "invalid_request"),
         ({"text": "a\ud800"}, "invalid_text"),
         ({"text": "hi", "agent": "nobody"}, "invalid_request"),
-        ({"text": "hi", "delivery": "steer"}, "invalid_request"),
+        ({"text": "hi", "delivery": "nudge"}, "invalid_request"),
         ({"text": "hi", "message_id": ""}, "invalid_request"),
         ({"text": "hi", "message_id": "x" * 129}, "invalid_request"),
         ({"text": "hi", "message_id": "message-1-0"}, "invalid_request"),

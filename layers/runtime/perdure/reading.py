@@ -9,8 +9,10 @@ from perdure.core.bounds import MAX_PAGE_BYTES, MAX_SHOWN_BYTES, fitted, newest_
 from perdure.core.codec import format_time
 from perdure.core.cursor import Cursor, StepProgress
 from perdure.core.entries import Entry, Input
-from perdure.core.expected import Dispatch, expected_dispatches
-from perdure.core.head import Head
+from perdure.core.expected import Dispatch, awaited_steps
+from perdure.core.fates import TurnFate, fates_of
+from perdure.core.head import Frontier, Head
+from perdure.core.inbox import inbox_state
 from perdure.core.public import (
     public_calls,
     public_event,
@@ -19,8 +21,10 @@ from perdure.core.public import (
     public_state,
     public_usage,
 )
+from perdure.core.seeding import SEED_TURN
 from perdure.errors import InvalidRequestError
 from perdure.ports import LiveEvent, Ports, SessionKey
+from perdure.steps.progress import parts_of
 
 JsonObject = dict[str, Any]
 
@@ -63,7 +67,9 @@ class Reader:
                 break
             entries = [*older, *entries]
         calls = public_calls(entries, turn_id, head)
-        page = await self._page(key, entries, SNAPSHOT_MESSAGES, budget=MESSAGES_SHARE, longest=MAX_SHOWN_BYTES)
+        page = await self._page(
+            key, entries, SNAPSHOT_MESSAGES, head=head, budget=MESSAGES_SHARE, longest=MAX_SHOWN_BYTES
+        )
         return {
             "session_id": key.session_id,
             "agent": head.agent,
@@ -74,7 +80,7 @@ class Reader:
             "inbox": fitted(await self.inbox(key, head), OTHER_SHARE),
             "plan": None,
             "usage": public_usage(head),
-            "settings": {},
+            "settings": await self.settings(key, head),
             "cursor": Cursor(version=head.version + 1).encode(key.session_id),
         }
 
@@ -90,12 +96,35 @@ class Reader:
                 {
                     "message_id": queued.message_id,
                     "delivery": queued.delivery,
-                    "state": "queued",
+                    "state": inbox_state(queued),
                     "text": accepted.text,
                     "created_at": format_time(entry.at),
                 }
             )
         return shown
+
+    async def input(self, key: SessionKey, version: int, message_id: str) -> Input | None:
+        """Return the input with an id that the entry of a version holds, or None."""
+        entry = await self._entry(key, version)
+        return next((i for i in entry.inputs if i.message_id == message_id), None) if entry else None
+
+    async def settings(self, key: SessionKey, head: Head) -> JsonObject:
+        """Return the settings that the next turn is bound to."""
+        entry = await self._entry(key, head.settings_version) if head.settings_version is not None else None
+        return (entry.settings if entry else None) or {}
+
+    async def frontier(self, key: SessionKey, cursor: Cursor) -> Frontier:
+        """Return what a screen showed that had come as far as a cursor (spec STOP-05)."""
+        version = cursor.version if cursor.index else cursor.version - 1
+        for step_id, attempt, seen in cursor.progress:
+            progress = (await self._ports.live.progress(key, step_id, attempt))[:seen]
+            if step_id.startswith("model-") and len(progress) == seen:
+                sizes = {"text": 0, "reasoning": 0}
+                for part in parts_of(progress):
+                    sizes[part["type"]] += len(part["text"])
+                return Frontier(version=version, text=sizes["text"], reasoning=sizes["reasoning"])
+        running = any(step_id.startswith("model-") for step_id, _, _ in cursor.progress)
+        return Frontier(version=version, text=None if running else 0, reasoning=None if running else 0)
 
     async def messages(self, key: SessionKey, *, before: str | None, limit: int) -> JsonObject:
         """Return `{messages, next_before?, deleted_before?}`, oldest first; fewer if they are large."""
@@ -110,13 +139,15 @@ class Reader:
             if not older:
                 break
             entries = [*older, *entries]
-        return await self._page(key, entries, limit, before=sequence)
+        return await self._page(key, entries, limit, head=log.head, before=sequence)
 
     async def _page(
         self,
         key: SessionKey,
         entries: Sequence[Entry],
         limit: int,
+        *,
+        head: Head,
         before: int | None = None,
         budget: int = MAX_PAGE_BYTES,
         longest: int | None = None,
@@ -130,12 +161,34 @@ class Reader:
         ]
         pairs = pairs[-limit:]
         inputs = await self._inputs(key, [entry for _, entry in pairs])
-        shown = [public_message(message, entry, inputs) for message, entry in pairs]
+        fates = await self._fates(key, entries, pairs[-1][0].turn_id if pairs else None, head)
+        shown = [public_message(message, entry, inputs, fates) for message, entry in pairs]
         page: JsonObject = {"messages": newest_within(shown, budget, longest)}
         pairs = pairs[len(pairs) - len(page["messages"]) :]
         if pairs and pairs[0][0].sequence > 1:
             page["next_before"] = f"{pairs[0][0].sequence}.{pairs[0][1].version}"
         return page
+
+    async def _fates(
+        self, key: SessionKey, entries: Sequence[Entry], turn_id: str | None, head: Head
+    ) -> dict[str, TurnFate]:
+        """Return what became of the turns of some messages. The last one's end may lie behind the page."""
+        read = list(entries)
+        fates = fates_of(read, head)
+        turn_id = None if turn_id == SEED_TURN else turn_id  # it has no end
+        while turn_id is not None and turn_id not in fates and read and read[-1].version < head.version:
+            if head.turn is not None and head.turn.turn_id == turn_id:
+                break  # it has no end yet
+            log = await self._ports.store.read(key, first=read[-1].version + 1, limit=ENTRIES_PER_READ)
+            if not log.entries:
+                break
+            read += log.entries
+            fates = fates_of(read, head)
+        seen = min((fate.frontier.version for fate in fates.values() if fate.frontier is not None), default=None)
+        if seen is not None and seen + 1 < read[0].version:  # the first answer behind it may lie before the page
+            log = await self._ports.store.read(key, first=seen + 1, last=read[0].version - 1)
+            fates = fates_of([*log.entries, *read], head)
+        return fates
 
     async def events(
         self, key: SessionKey, *, after: Cursor, limit: int, wait_seconds: float, head: Head | None = None
@@ -166,14 +219,14 @@ class Reader:
 
     async def _more(self, key: SessionKey, head: Head, progress: tuple[StepProgress, ...], seconds: float) -> None:
         """Wait for something that is not in this head, nor in this progress of its steps."""
-        seen = sum([number for _, _, number in _of_running(progress, expected_dispatches(head))])
+        seen = sum([number for _, _, number in _of_running(progress, awaited_steps(head))])
         await self._ports.live.wait(key, version=head.version, seen=seen, timeout_seconds=seconds)
 
     async def _events_now(self, key: SessionKey, after: Cursor, limit: int) -> tuple[list[JsonObject], Cursor, Head]:
         log = await self._ports.store.read(key, first=max(after.version, 1), limit=limit)
         events: list[JsonObject] = []
         place = after
-        running = expected_dispatches(log.head)
+        running = awaited_steps(log.head)
         seen_progress = _of_running(after.progress, running)
         for entry in log.entries:
             seen = after.index if entry.version == after.version else 0

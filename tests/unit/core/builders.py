@@ -9,8 +9,8 @@ from typing import Any
 from perdure.core.commands import (
     AttemptLost,
     Command,
+    InboxPolicy,
     ModelFinished,
-    ReceiptClaim,
     RequestedCall,
     ResolveInterrupt,
     SendInput,
@@ -20,6 +20,7 @@ from perdure.core.commands import (
     ToolFinished,
     ToolStarted,
 )
+from perdure.core.control_commands import ReceiptClaim
 from perdure.core.decide import decide
 from perdure.core.decision import Decision
 from perdure.core.entries import Actor, Entry, Event, Input, Message
@@ -195,7 +196,8 @@ class Play:
 
     @property
     def pending(self) -> list[str]:
-        return [interrupt.interrupt_id for interrupt in self.head.turn.interrupts] if self.head.turn else []
+        interrupts = self.head.turn.interrupts if self.head.turn else ()
+        return [interrupt.interrupt_id for interrupt in interrupts if interrupt.raised_at is not None]
 
     @property
     def last(self) -> Entry:
@@ -235,10 +237,14 @@ class Play:
         return public_calls(self.log, turn_id, self.head)
 
 
-def a_session(text: str = "hello") -> Play:
+GOES_ON = {"support": InboxPolicy(on_turn_failure="continue")}
+"""Policies of an agent whose inbox is never held by a turn that failed."""
+
+
+def a_session(text: str = "hello", **changes: Any) -> Play:
     """Return a session whose first turn waits for the model."""
     play = Play()
-    play.send(text)
+    play.send(text, **changes)
     return play
 
 

@@ -6,7 +6,7 @@ from perdure.core.decide import head_bytes
 from perdure.core.head import Head
 from perdure.core.limits import MAX_HEAD_BYTES
 from perdure.errors import InvalidRequestError, RequestConflictError, TooLargeError
-from tests.unit.core.builders import ALICE, BOB, Play, a_claim, a_read, a_session, a_single_write, asked_for
+from tests.unit.core.builders import ALICE, BOB, GOES_ON, Play, a_claim, a_read, a_session, a_single_write, asked_for
 
 
 def test_the_first_message_creates_the_session_and_starts_its_turn() -> None:
@@ -82,7 +82,7 @@ def test_a_message_while_a_person_is_awaited_waits_behind_the_turn() -> None:
 @pytest.mark.parametrize("ending", ["failed", "refused", "aborted"])
 def test_the_next_message_is_taken_however_the_turn_ended(ending: str) -> None:
     # INBOX-01, SESS-09
-    play = a_session()
+    play = a_session(policies=GOES_ON)
     play.send("second")
 
     play.model_ends(ending)
@@ -133,9 +133,9 @@ def test_a_session_keeps_its_agent() -> None:
     assert play.head.agent == "billing"
 
 
-def test_a_delivery_mode_that_is_not_built_is_refused_by_name() -> None:
-    with pytest.raises(InvalidRequestError, match="steer"):
-        a_session().send(delivery="steer")
+def test_a_delivery_mode_that_there_is_not_is_refused_by_name() -> None:
+    with pytest.raises(InvalidRequestError, match="nudge"):
+        a_session().send(delivery="nudge")
 
 
 def test_metadata_stays_with_the_message() -> None:

@@ -10,6 +10,7 @@ from perdure.core.decide import head_bytes
 from perdure.core.history import ModelItem, ToolResultItem, wire_ids
 from perdure.core.usage import CallUsage
 from tests.unit.core.builders import (
+    GOES_ON,
     NOON,
     SOME_USAGE,
     a_call,
@@ -275,7 +276,11 @@ def test_a_failed_turn_keeps_its_users_message_and_names_the_reason() -> None:
     assert play.head.turn is None
     assert play.head.last_turn_error is not None
     assert (play.head.last_turn_error.code, play.head.last_turn_error.message) == ("auth", "wrong key")
-    assert play.last.events[-1].payload == {"error": {"code": "auth", "message": "wrong key"}, "message_count": 0}
+    assert play.last.events[-1].payload == {
+        "error": {"code": "auth", "message": "wrong key"},
+        "message_count": 0,
+        "held": True,
+    }
     assert [m["role"] for m in play.public_messages()] == ["user"]
 
 
@@ -292,7 +297,7 @@ def test_a_reason_as_long_as_a_page_does_not_fill_head() -> None:
 
 def test_the_reason_of_a_failed_turn_goes_when_the_next_one_starts() -> None:
     # SESS-09
-    play = a_session()
+    play = a_session(policies=GOES_ON)
     play.model_ends("failed", error_code="provider", error_message="503")
 
     play.send("again")

@@ -6,7 +6,7 @@ import pytest
 
 from perdure.core import texts
 from perdure.core.commands import RequestedCall
-from tests.unit.core.builders import Play, a_read, a_safe_write, a_session, a_single_write, asked_for
+from tests.unit.core.builders import GOES_ON, Play, a_read, a_safe_write, a_session, a_single_write, asked_for
 
 
 def test_a_lost_model_attempt_is_replaced_at_once_and_viewers_drop_its_partial() -> None:
@@ -57,7 +57,7 @@ def test_after_thirty_minutes_no_attempt_begins() -> None:
 
 def test_a_dead_letter_of_a_model_step_fails_the_turn() -> None:
     # design §2: never a silent queue.
-    play = a_session()
+    play = a_session(policies=GOES_ON)
     play.send("second")
 
     play.loses(play.step.step_id, claimed=False, final=True)

@@ -3,6 +3,7 @@
 import pytest
 
 from perdure.core import texts
+from perdure.core.history import UserItem, history
 from perdure.errors import NotFoundError
 from tests.unit.core.builders import (
     ALICE,
@@ -30,6 +31,7 @@ def test_a_stop_is_recorded_once_with_its_actor() -> None:
     assert play.last.events[0].payload == {
         "actor": {"issuer": ALICE.issuer, "subject": ALICE.subject},
         "disposition": "keep",
+        "reason": "stopped",
     }
     assert play.stop().entry is None
     assert play.stop(turn_id="turn-1").reply == {"result": "already_recorded"}
@@ -93,18 +95,19 @@ def test_a_running_model_call_is_aborted_and_what_the_user_saw_is_kept() -> None
     assert play.head.last_turn.outcome == "cancelled"
     assert play.messages[-1].status == "interrupted"
     assert play.last.events[-1].type == "turn_cancelled"
-    assert play.last.events[-1].payload == {"message_count": 1}
+    assert play.last.events[-1].payload == {"message_count": 1, "reason": "stopped", "disposition": "keep"}
     assert play.head.last_turn_error is None
 
 
-def test_a_stop_that_discards_keeps_nothing_of_the_answer() -> None:
+def test_a_stop_that_discards_keeps_the_answer_on_record_and_out_of_every_prompt() -> None:
     play = a_session()
     play.stop(disposition="discard")
 
     play.model_ends("aborted", parts=(text_part("The first"),))
 
-    assert len(play.messages) == 1
-    assert play.last.events[-1].payload == {"message_count": 0}
+    assert [message.status for message in play.messages] == [None, "superseded"]
+    assert play.last.events[-1].payload == {"message_count": 1, "reason": "stopped", "disposition": "discard"}
+    assert history(play.log) == (UserItem(text="hello"),)
 
 
 @pytest.mark.parametrize("ending", ["answer", "tool_calls", "failed", "refused"])

@@ -3,7 +3,7 @@
 import pytest
 
 from perdure.core.turns import preview_of
-from tests.unit.core.builders import Play, a_read, a_session, a_single_write, asked_for
+from tests.unit.core.builders import GOES_ON, Play, a_read, a_session, a_single_write, asked_for
 
 
 def test_only_one_step_is_named_at_a_time() -> None:
@@ -58,7 +58,7 @@ def test_a_closed_turn_says_where_it_lies_in_the_log() -> None:
 
 def test_exactly_one_terminal_event_closes_a_turn() -> None:
     # SESS-18: a loser adds its usage and nothing else.
-    play = a_session()
+    play = a_session(policies=GOES_ON)
     outcome = {"step_id": play.step.step_id, "attempt": 1, "turn_id": "turn-1"}
     play.model_ends("failed")
     play.send("more")

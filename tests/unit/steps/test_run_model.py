@@ -115,7 +115,8 @@ async def test_a_stop_that_discards_keeps_nothing_of_the_answer() -> None:
         await stage.clock.advance(1.1)
 
         assert step.done()
-        assert [m["role"] for m in (await stage.snapshot())["messages"]] == ["user"]
+        messages = (await stage.snapshot())["messages"]
+        assert [(m["role"], m.get("status")) for m in messages] == [("user", None), ("assistant", "superseded")]
 
 
 async def test_a_stop_during_the_wait_for_a_reconnect_ends_it() -> None:

@@ -6,9 +6,9 @@ from datetime import timedelta
 
 import pytest
 
+from perdure.agents.reconnect import LONGEST_ASKED_WAIT, PATIENT, QUICK
 from perdure.core.usage import CallUsage
 from perdure.models.scripted import Reply
-from perdure.steps.run_model import LONGEST_ASKED_WAIT, reconnect_delay
 from perdure.testing.clock import VirtualClock
 from perdure.testing.fixtures import open_stage
 from tests.unit.steps.builders import Provider, an_agent, failing
@@ -44,11 +44,16 @@ async def test_reconnects_wait_250_ms_and_double_and_after_the_fifth_the_turn_ha
 
 
 def test_our_own_wait_never_exceeds_30_seconds_and_a_longer_one_is_honoured_up_to_five_minutes() -> None:
-    assert reconnect_delay(20, None) == timedelta(seconds=30)
-    assert reconnect_delay(3, 0.1) == timedelta(seconds=1)
-    assert reconnect_delay(1, -5) == timedelta(milliseconds=250)
-    assert reconnect_delay(1, LONGEST_ASKED_WAIT.total_seconds()) == LONGEST_ASKED_WAIT
-    assert reconnect_delay(1, LONGEST_ASKED_WAIT.total_seconds() + 1) is None
+    assert [PATIENT.delay_before(n, failing()) for n in range(1, 7)] == [
+        *(timedelta(seconds=seconds) for seconds in (2, 4, 8, 16, 30)),
+        None,
+    ]
+    longest = LONGEST_ASKED_WAIT.total_seconds()
+    waits = [
+        QUICK.delay_before(n, failing(retry_after_seconds=asked)) for n, asked in ((3, 0.1), (1, -5), (1, longest))
+    ]
+    assert waits == [timedelta(seconds=1), timedelta(milliseconds=250), LONGEST_ASKED_WAIT]
+    assert QUICK.delay_before(1, failing(retry_after_seconds=longest + 1)) is None
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from perdure.agents.acceptance import Acceptance
 from perdure.agents.files import UNRESOLVED, FileResolver, StoreFile, Unresolved
+from perdure.agents.inbox import InboxSettings
 from perdure.agents.policies import (
     DEFAULT_EFFECT,
     ApprovalRule,
@@ -21,15 +22,18 @@ from perdure.agents.policies import (
 )
 from perdure.agents.prepare import PrepareStep
 from perdure.agents.prompt import Prompt, PromptSection, composed, sections_of
+from perdure.agents.reconnect import QUICK, ReconnectPolicy
 from perdure.agents.runner import AgentFrameworkRunner, Generate
 from perdure.agents.settings import ModelChoice, ModelResolver, SettingsResolver
 from perdure.agents.step import InstructionContext
 from perdure.agents.stop_policies import StopPolicy
 from perdure.agents.tools import FunctionTool
+from perdure.core.history import HistoryOptions
 from perdure.core.limits import MAX_MODEL_CALLS_PER_TURN
+from perdure.core.settings import APPROVAL_MODES
 from perdure.errors import ConfigurationError
 from perdure.models.base import ModelClient
-from perdure.models.capabilities import context_window, reasoning_levels
+from perdure.models.capabilities import context_window, credential_version, reasoning_levels
 from perdure.models.settings import ModelSettings
 
 JsonObject = dict[str, Any]
@@ -82,6 +86,12 @@ class AgentDefinition:
         generate: Makes the provider call instead of the client; the loop around it stays.
         tool_timeout: Longest run of one tool attempt; 15 minutes are the most there is.
         runner: A framework's runner; None: the built-in Stepwise runner.
+        inbox: How messages are delivered that do not say, whether they share a turn, and what a failed turn does.
+        reconnect: When a provider call that failed is sent again: `QUICK`, `PATIENT`, or one of your own.
+        approval_mode: What holds for sessions whose settings do not say (`core.settings.APPROVAL_MODES`). `deny_all` is
+            for an agent that has nobody to ask.
+        approval_order: Whether the approvals of one response are asked all at once or one after the other.
+        history: How stopped and failed turns are shown to the model.
 
     Raises:
         ConfigurationError: Something in it is wrong; the message names it.
@@ -109,6 +119,11 @@ class AgentDefinition:
     store_file: StoreFile | None = None
     generate: Generate | None = None
     runner: AgentFrameworkRunner | None = None
+    inbox: InboxSettings = field(default_factory=InboxSettings)
+    reconnect: ReconnectPolicy = QUICK
+    approval_mode: str = "ask"
+    approval_order: Literal["parallel", "sequential"] = "parallel"
+    history: HistoryOptions = field(default_factory=HistoryOptions)
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -132,6 +147,11 @@ class AgentDefinition:
 
     def _check_step(self) -> None:
         """Refuse what is wrong with how a model step is made."""
+        if self.approval_mode not in APPROVAL_MODES:
+            modes = ", ".join(APPROVAL_MODES)
+            raise ConfigurationError(f"approval_mode {self.approval_mode!r} of agent {self.name!r} is unknown: {modes}")
+        if self.approval_order not in ("parallel", "sequential"):
+            raise ConfigurationError(f"approval_order of agent {self.name!r} must be 'parallel' or 'sequential'")
         if self.tool_timeout <= timedelta(0):
             raise ConfigurationError(f"tool_timeout of agent {self.name!r} must be longer than zero")
         if self.inactivity_timeout is not None and self.inactivity_timeout <= timedelta(0):
@@ -190,6 +210,11 @@ class AgentDefinition:
             policy=self.tool_policies.get(name),
             default_effect=self.default_effect,
         )
+
+    def credential_version(self) -> str:
+        """Return what changes when a credential of this agent's models changes; it tells nothing of them (spec U-6)."""
+        clients = dict.fromkeys((self.model, *self.models.values()))
+        return " ".join(credential_version(client) or "none" for client in clients)
 
     def sections_for(self, context: InstructionContext) -> tuple[PromptSection, ...]:
         """Return the sections of the system prompt of one model step."""

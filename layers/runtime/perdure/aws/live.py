@@ -16,7 +16,7 @@ from perdure.aws.clients import in_thread
 from perdure.aws.limits import MAX_FRAME_BYTES
 from perdure.aws.progress import ProgressLog
 from perdure.aws.subscriptions import Subscription, Subscriptions
-from perdure.core.expected import expected_dispatches
+from perdure.core.expected import awaited_steps
 from perdure.core.head import Head
 from perdure.errors import PerdureError
 from perdure.ports import Clock, LiveEvent, SessionKey, SessionStore
@@ -87,7 +87,7 @@ class ApiGatewayLive:
             await self._clock.sleep(min(POLL_SECONDS, left))
 
     async def _progress_events(self, key: SessionKey, head: Head) -> int:
-        open_steps = expected_dispatches(head)
+        open_steps = awaited_steps(head)
         return sum(await asyncio.gather(*(self._progress.count(key, d.step_id, d.attempt) for d in open_steps)))
 
     async def _tell(self, key: SessionKey, frame: dict[str, Any], *, strong: bool) -> None:

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
+from perdure.core.control_commands import (
+    CloseSession,
+    CredentialChanged,
+    DeliverMessage,
+    EditMessage,
+    MoveMessage,
+    PauseSession,
+    ReceiptClaim,
+    RemoveMessage,
+    ResumeSession,
+    RetryTurn,
+    SeedHistory,
+    UpdateSettings,
+)
 from perdure.core.entries import Actor, FileRef
+from perdure.core.head import Frontier
 from perdure.core.usage import CallUsage
 
 JsonObject = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReceiptClaim:
-    """A caller's idempotency key and the hash of what they asked for."""
-
-    key_hash: str
-    content_hash: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,17 +43,46 @@ class Taker:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InboxPolicy:
+    """What an agent says of its inbox.
+
+    Attributes:
+        delivery: How a message is delivered that does not say.
+        coalesce: Messages that wait share one turn (spec INBOX-10).
+        on_turn_failure: `auto`, `hold` or `continue` (spec U-6).
+    """
+
+    delivery: str = "queue"
+    coalesce: bool = False
+    on_turn_failure: str = "auto"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SendInput:
-    """A user's message was accepted at the edge. `agent` None: keep the session's, or take `default_agent`."""
+    """A user's message was accepted at the edge. `agent` None: keep the session's, or take `default_agent`.
+
+    Attributes:
+        delivery: One of `inbox.DELIVERIES`; None: as the policy of the session's agent says.
+        policies: By agent name; an agent that is not there has the default one.
+        settings: Makes these the session's settings, for the turn that begins next.
+        run_settings: Settings on top of the session's for this message's own turn.
+        source: Who wrote it: `person`, or trusted code (`Input.source`).
+        credentials: By agent name, what changes with its models' credentials; another one lifts a block (spec U-6).
+    """
 
     text: str
     actor: Actor
     default_agent: str
     agent: str | None = None
     message_id: str | None = None
-    delivery: str = "queue"
+    delivery: str | None = None
+    policies: Mapping[str, InboxPolicy] = field(default_factory=dict)
     metadata: JsonObject | None = None
     files: tuple[FileRef, ...] = ()
+    settings: JsonObject | None = None
+    run_settings: JsonObject | None = None
+    source: str = "person"
+    credentials: Mapping[str, str] = field(default_factory=dict)
     receipts: tuple[ReceiptClaim, ...] = ()
 
 
@@ -97,6 +134,9 @@ class ModelFinished:
         limit_reached: No tools were offered because the cap was reached; calls asked for all the same end the turn.
         error_code, error_message: Why, when `ending` is `failed` (codes: surface §4.2); of `not_accepted` the message.
         stop_policy: The policy that ended the turn before a provider was called; `ending` is `answer` then.
+        credential: A hash of the credential that the provider refused.
+        approval_mode: The agent's, for a session that has none of its own (spec APPR-08).
+        one_by_one: Approvals are asked one at a time (spec APPR-07).
     """
 
     turn_id: str
@@ -115,6 +155,34 @@ class ModelFinished:
     error_code: str = "internal"
     error_message: str = ""
     stop_policy: str | None = None
+    credential: str | None = None
+    approval_mode: str = "ask"
+    one_by_one: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelWaits:
+    """A model step's provider is to be called again after a wait that is too long for a worker to hold.
+
+    `partial`: text of the answer that was cut, for that call. The attempt is over; the next one counts for no budget.
+    """
+
+    turn_id: str
+    step_id: str
+    attempt: int
+    started_at: datetime
+    retry_in: timedelta
+    usage: tuple[CallUsage, ...]
+    reconnects: tuple[Reconnect, ...]
+    partial: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptPutOff:
+    """A worker that holds an attempt's claim did not begin it, because the session is paused."""
+
+    step_id: str
+    attempt: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,6 +226,7 @@ class AttemptLost:
         final: Give the step up instead of trying again (a dead letter).
         error_code: What a turn that fails by it is told (codes: surface §4.2).
         turn_id, usage: The provider calls that a model step had made by then, told by its own worker.
+        parts: What viewers had seen of a model's answer, when its turn is being stopped.
     """
 
     step_id: str
@@ -168,6 +237,7 @@ class AttemptLost:
     error_code: str = "internal"
     turn_id: str | None = None
     usage: tuple[CallUsage, ...] = ()
+    parts: tuple[JsonObject, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,14 +263,49 @@ class TimerFired:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopTurn:
-    """Somebody wants the running turn to end. `turn_id` None: whichever runs."""
+    """Somebody wants the running turn to end, or the hold after a failed one.
+
+    At most one of `turn_id`, `message_id` and `step_id` names what is meant (spec STOP-08); none: whichever runs.
+    """
 
     actor: Actor
     turn_id: str | None = None
+    message_id: str | None = None
+    step_id: str | None = None
     disposition: str = "keep"
+    frontier: Frontier | None = None
     receipts: tuple[ReceiptClaim, ...] = field(default=())
 
 
-UserCommand = SendInput | ResolveInterrupt | StopTurn
-StepCommand = ModelFinished | ToolStarted | ToolFinished | ToolsFinished | AttemptLost | TimerFired
+UserCommand = (
+    SendInput
+    | ResolveInterrupt
+    | StopTurn
+    | EditMessage
+    | MoveMessage
+    | RemoveMessage
+    | DeliverMessage
+    | PauseSession
+    | ResumeSession
+    | RetryTurn
+    | UpdateSettings
+    | CloseSession
+    | SeedHistory
+)
+"""What somebody outside asks for. It gives up after too many lost races, and needs a session that exists."""
+
+BEGINS_A_SESSION = (SendInput, SeedHistory)
+"""The commands that do not need one."""
+
+StepCommand = (
+    ModelFinished
+    | ModelWaits
+    | ToolStarted
+    | ToolFinished
+    | ToolsFinished
+    | AttemptLost
+    | AttemptPutOff
+    | TimerFired
+    | CredentialChanged
+)
 Command = UserCommand | StepCommand

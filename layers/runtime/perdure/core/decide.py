@@ -7,45 +7,50 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
+from perdure.core import commands as c
+from perdure.core import control
+from perdure.core import control_commands as cc
 from perdure.core.admission import on_send_input
 from perdure.core.approvals import on_resolve_interrupt, on_timer_fired
 from perdure.core.codec import encode
-from perdure.core.commands import (
-    AttemptLost,
-    Command,
-    ModelFinished,
-    ResolveInterrupt,
-    SendInput,
-    StopTurn,
-    Taker,
-    TimerFired,
-    ToolFinished,
-    ToolsFinished,
-    ToolStarted,
-)
 from perdure.core.decision import Decision, Draft
 from perdure.core.head import Head
+from perdure.core.hold import on_credential_changed
 from perdure.core.limits import MAX_HEAD_BYTES
-from perdure.core.models import on_model_finished
-from perdure.core.recovery import on_attempt_lost
-from perdure.core.stop import on_stop_turn
+from perdure.core.models import on_model_finished, on_model_waits
+from perdure.core.recovery import on_attempt_lost, on_attempt_put_off
+from perdure.core.seeding import on_seed_history
+from perdure.core.settings import on_update_settings
 from perdure.core.tools import on_tool_finished, on_tool_started, on_tools_finished
 from perdure.errors import NotFoundError, TooLargeError
 
 _TRANSITIONS: dict[type[Any], tuple[str, Callable[[Draft, Any], Decision]]] = {
-    SendInput: ("send_input", on_send_input),
-    ModelFinished: ("model_finished", on_model_finished),
-    ToolStarted: ("tool_started", on_tool_started),
-    ToolFinished: ("tool_finished", on_tool_finished),
-    ToolsFinished: ("tools_finished", on_tools_finished),
-    AttemptLost: ("attempt_lost", on_attempt_lost),
-    ResolveInterrupt: ("resolve_interrupt", on_resolve_interrupt),
-    TimerFired: ("timer_fired", on_timer_fired),
-    StopTurn: ("stop_turn", on_stop_turn),
+    c.SendInput: ("send_input", on_send_input),
+    c.ModelFinished: ("model_finished", on_model_finished),
+    c.ModelWaits: ("model_waits", on_model_waits),
+    c.ToolStarted: ("tool_started", on_tool_started),
+    c.ToolFinished: ("tool_finished", on_tool_finished),
+    c.ToolsFinished: ("tools_finished", on_tools_finished),
+    c.AttemptLost: ("attempt_lost", on_attempt_lost),
+    c.AttemptPutOff: ("attempt_put_off", on_attempt_put_off),
+    c.ResolveInterrupt: ("resolve_interrupt", on_resolve_interrupt),
+    c.TimerFired: ("timer_fired", on_timer_fired),
+    c.StopTurn: ("stop_turn", control.on_stop_turn),
+    cc.EditMessage: ("edit_message", control.on_edit_message),
+    cc.MoveMessage: ("move_message", control.on_move_message),
+    cc.RemoveMessage: ("remove_message", control.on_remove_message),
+    cc.DeliverMessage: ("deliver_message", control.on_deliver_message),
+    cc.PauseSession: ("pause_session", control.on_pause_session),
+    cc.ResumeSession: ("resume_session", control.on_resume_session),
+    cc.RetryTurn: ("retry_turn", control.on_retry_turn),
+    cc.CredentialChanged: ("credential_changed", on_credential_changed),
+    cc.UpdateSettings: ("update_settings", on_update_settings),
+    cc.CloseSession: ("close_session", control.on_close_session),
+    cc.SeedHistory: ("seed_history", on_seed_history),
 }
 
 
-def decide(head: Head, command: Command, *, now: datetime, commit_id: str, taker: Taker | None = None) -> Decision:
+def decide(head: Head, command: c.Command, *, now: datetime, commit_id: str, taker: c.Taker | None = None) -> Decision:
     """Turn a command into a decision. Pure: the same arguments always give the same decision.
 
     Args:
@@ -58,8 +63,8 @@ def decide(head: Head, command: Command, *, now: datetime, commit_id: str, taker
         RequestError: The command can't be carried out; nothing changes. Its class and `code` say why.
     """
     kind, transition = _TRANSITIONS[type(command)]
-    if not head.exists and not isinstance(command, SendInput):
-        if isinstance(command, (ResolveInterrupt, StopTurn)):
+    if not head.exists and not isinstance(command, c.BEGINS_A_SESSION):
+        if isinstance(command, c.UserCommand):
             raise NotFoundError("this session was never written: send it a message first")
         return Decision.unchanged(head)  # a step of a purged life
 
@@ -68,7 +73,11 @@ def decide(head: Head, command: Command, *, now: datetime, commit_id: str, taker
     if decision.entry is None and receipts:  # remember the answer, so that the same key gives it again
         draft = Draft(head, now=now, commit_id=commit_id, kind=kind)
         return draft.decision(decision.reply, receipts)
-    if isinstance(command, SendInput) and decision.head.inbox and head_bytes(decision.head) > MAX_HEAD_BYTES:
+    if (
+        isinstance(command, (c.SendInput, cc.EditMessage))
+        and decision.head.inbox
+        and head_bytes(decision.head) > MAX_HEAD_BYTES
+    ):
         raise TooLargeError(
             f"this session already holds {len(head.inbox)} queued messages and is full: "
             "wait for its turn to end, or stop it"

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from perdure.core.commands import ReceiptClaim, Taker
+from perdure.core.commands import Taker
+from perdure.core.control_commands import ReceiptClaim
 from perdure.core.entries import SCHEMA_VERSION as ENTRY_SCHEMA
 from perdure.core.entries import Entry, Event, Input, Message, Receipt
 from perdure.core.head import SCHEMA_VERSION as HEAD_SCHEMA
@@ -53,6 +54,8 @@ class Draft:
         self._usage_before = NO_TOTALS
         self._turn_usage = NO_TOTALS
         self._run_state: JsonObject | None = None
+        self._settings: JsonObject | None = None
+        self._partial: str | None = None
         self._message_sequence = head.message_sequence
         self._event_sequence = head.event_sequence
 
@@ -139,6 +142,15 @@ class Draft:
         """Keep what a runner wants to see again at the turn's next model step."""
         self._run_state = state
 
+    def settings(self, settings: JsonObject) -> None:
+        """Make these the session's settings; they bind when the next turn starts (spec SET-02)."""
+        self._settings = settings
+        self.head = replace(self.head, settings_version=self.version)
+
+    def partial(self, text: str) -> None:
+        """Keep the text of an answer that was cut, until its provider is called again."""
+        self._partial = text
+
     def set_turn(self, turn: Turn | None) -> None:
         """Make this the running turn."""
         self.head = replace(self.head, turn=turn)
@@ -165,6 +177,8 @@ class Draft:
             usage=tuple(self._usage),
             usage_before=self._usage_before,
             turn_usage=self._turn_usage,
+            settings=self._settings,
+            partial=self._partial,
             schema_version=ENTRY_SCHEMA,
         )
         head = replace(

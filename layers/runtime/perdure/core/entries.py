@@ -13,7 +13,7 @@ from perdure.core.usage import NO_TOTALS, CallUsage, UsageTotals
 
 JsonObject = dict[str, Any]
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Version of the stored form of entries. A reader refuses a higher one (spec SESS-22)."""
 
 
@@ -42,7 +42,10 @@ class FileRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Input:
-    """A user's message as it was accepted; the message of its turn points here by version."""
+    """A user's message as it was accepted or edited; the message of its turn points here by version.
+
+    `source` says who wrote it: `person`, or trusted code: `webhook`, `schedule`, `agent`, `application`.
+    """
 
     message_id: str
     text: str
@@ -50,6 +53,8 @@ class Input:
     metadata: JsonObject | None = None
     actor: Actor | None = None
     files: tuple[FileRef, ...] = ()
+    source: str = "person"
+    run_settings: JsonObject | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +65,8 @@ class Message:
         sequence: 1, 2, 3 … per session, without gaps.
         parts: JSON objects with a `type` (surface §4.2). A user's message has none of its own:
             its text is the input with the same id in the entry of `input_version`.
-        status: None for a whole message; else `truncated`, `filtered`, `refused`, `not_accepted` or `interrupted`.
+        status: None for a whole message; else `truncated`, `filtered`, `refused`, `not_accepted`, `interrupted` or
+            `superseded`.
         provider: What only the same provider may see again: `{provider, api, item}`; never public.
         input_version: Version of the entry that accepted a user's message.
     """
@@ -115,6 +121,8 @@ class Entry:
             `usage_recorded` event, whose payload is made from here when it is read.
         usage_before: What the session had used before this commit, when there are rows.
         turn_usage: What the turn that this commit closes has used; its terminal event tells it when it is read.
+        settings: The session's settings from here on; HEAD points at the entry that holds them.
+        partial: Text of an answer that was cut, for the provider call that follows a long wait.
     """
 
     version: int
@@ -129,6 +137,8 @@ class Entry:
     usage: tuple[CallUsage, ...] = ()
     usage_before: UsageTotals = NO_TOTALS
     turn_usage: UsageTotals = NO_TOTALS
+    settings: JsonObject | None = None
+    partial: str | None = None
     schema_version: int = 1  # what a record that does not say it has; never changes
 
     @staticmethod

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from perdure.core.head import Call, Head, ModelStep
-from perdure.core.limits import LEASE_GRACE, START_LEASE, TIMER_GRACE
+from perdure.core.limits import CREDENTIAL_LOOK, LEASE_GRACE, START_LEASE, TIMER_GRACE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,17 @@ class Timer:
 
 
 def expected_dispatches(head: Head) -> tuple[Dispatch, ...]:
-    """Return the steps that should be running or on their way: a model step, or the calls that were made ready."""
+    """Return the steps that should be running or on their way.
+
+    A pause closes the gate for all of them but those of a turn that is being stopped, which they end.
+    """
+    if head.paused_at is not None and (head.turn is None or head.turn.stop is None):
+        return ()
+    return awaited_steps(head)
+
+
+def awaited_steps(head: Head) -> tuple[Dispatch, ...]:
+    """Return the steps whose outcome HEAD takes, paused or not: a model step, or the calls that were made ready."""
     turn = head.turn
     if turn is None:
         return ()
@@ -67,7 +77,7 @@ def expected_timers(head: Head) -> tuple[Timer, ...]:
     return tuple(
         Timer(timer_id=i.interrupt_id, fence=i.fence, due_at=i.deadline)
         for i in turn.interrupts
-        if i.deadline is not None
+        if i.deadline is not None and i.raised_at is not None
     )
 
 
@@ -75,9 +85,11 @@ def sweep_due_at(head: Head) -> datetime | None:
     """Return when the sweep should look at this session, or None while only a person is awaited."""
     turn = head.turn
     if turn is None:
-        return None
+        return None if head.hold is None or head.hold.credential is None else head.hold.at + CREDENTIAL_LOOK
     moments = [timer.due_at + TIMER_GRACE for timer in expected_timers(head)]
     steps: list[ModelStep | Call] = [turn.step] if turn.step else [call for call in turn.calls if call.is_ready]
+    if not expected_dispatches(head):
+        steps = []
     moments += [moment for step in steps if (moment := _overdue_at(step)) is not None]
     return min(moments, default=None)
 

@@ -12,8 +12,8 @@ from perdure.core.entries import Actor
 from perdure.core.usage import NO_TOTALS, UsageTotals
 from perdure.core.values import replace
 
-SCHEMA_VERSION = 1
-"""Version of HEAD's stored form. A reader refuses a higher one (spec SESS-22)."""
+SCHEMA_VERSION = 2
+"""Version of HEAD's stored form. A reader refuses a higher one (spec SESS-22). 2: control of a running session."""
 
 FINAL_STATUSES = frozenset({"succeeded", "failed", "rejected", "outcome_unknown"})
 """Statuses of a call that never change again (spec TOOL-04)."""
@@ -36,7 +36,7 @@ class Call:
         not_before: The expected attempt's earliest start; None: at once.
         started: Owner nonce of the last start. Sticky: once set, nobody may say that the call did not run.
         started_attempt: The attempt that started last; 0 when none did.
-        claimed_by, claimed_until: As in `ModelStep`.
+        claimed_by, claimed_until, spared: As in `ModelStep`.
         requires_approval: Whether a person decides before it runs.
     """
 
@@ -53,6 +53,7 @@ class Call:
     started_attempt: int = 0
     claimed_by: str | None = None
     claimed_until: datetime | None = None
+    spared: int = 0
 
     @property
     def is_final(self) -> bool:
@@ -76,7 +77,8 @@ class ModelStep:
     """The model step that is expected now. `step_id` is `model-<version>-<index>`.
 
     `claimed_by` is set when the worker whose commit made the step ready goes on with it itself (the hot turn): its
-    nonce stands for a lease until `claimed_until`, and nothing is sent.
+    nonce stands for a lease until `claimed_until`, and nothing is sent. `spared`: attempts that never ran or only
+    waited, and so count for no budget. `waiting_since`: a reconnect is put off until `not_before`, and nobody runs it.
     """
 
     step_id: str
@@ -86,31 +88,93 @@ class ModelStep:
     not_before: datetime | None = None
     claimed_by: str | None = None
     claimed_until: datetime | None = None
+    spared: int = 0
+    waiting_since: datetime | None = None
+
+    @property
+    def waits(self) -> bool:
+        return self.waiting_since is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interrupt:
     """Something that a person decides. An approval's id is its call's id.
 
-    `fence` is the version that raised it; `arguments_hash` is the SHA-256 of what the person is shown.
+    `fence` is the version that raised it; `arguments_hash` is the SHA-256 of what the person is shown. With approvals
+    one at a time the later ones are not raised yet (`raised_at` None), and have `decide_in_ms` from when they are.
     """
 
     interrupt_id: str
     kind: str
     call_id: str
-    raised_at: datetime
+    raised_at: datetime | None
     fence: int
     arguments_hash: str
     deadline: datetime | None = None
+    decide_in_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frontier:
+    """What a screen showed when its user stopped the turn (spec STOP-05).
+
+    Everything up to the entry of `version`, and of the model step that ran then its first `text` and `reasoning`
+    characters. None: how much is not known any more, so nothing of it is cut.
+    """
+
+    version: int
+    text: int | None = None
+    reasoning: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopMarker:
-    """A stop that was recorded and is not settled yet."""
+    """A stop that was recorded and is not settled yet.
+
+    `reason` is `stopped`, or `interrupted` or `superseded` by a message.
+    """
 
     at: datetime
     disposition: str = "keep"
     actor: Actor | None = None
+    reason: str = "stopped"
+    frontier: Frontier | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuedMessage:
+    """An accepted message that waits in the inbox, whose order is that of `Head.inbox` (spec U-2).
+
+    Attributes:
+        input_version: The entry that holds its text; of an edited one the last edit's.
+        arrived: Version that accepted it. 0: `input_version`, as older versions wrote it.
+        delivery: How it is delivered while it waits: `queue`, `inject`, `steer` or `passive`.
+        urgent: It goes before all that are not.
+        coalesce: It shares one turn with its like that wait with it.
+        hold: A failure of its turn holds the inbox (spec U-6).
+        run_settings: Its input has settings for its own turn.
+    """
+
+    message_id: str
+    input_version: int
+    delivery: str = "queue"
+    arrived: int = 0
+    urgent: bool = False
+    coalesce: bool = False
+    hold: bool = False
+    run_settings: bool = False
+
+    @property
+    def accepted_version(self) -> int:
+        return self.arrived or self.input_version
+
+    @property
+    def is_passive(self) -> bool:
+        return self.delivery == "passive"
+
+    @property
+    def is_steered(self) -> bool:
+        return self.delivery == "steer"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,13 +183,20 @@ class Turn:
 
     Attributes:
         opened_version: Version of the commit that started it.
-        first_sequence: Sequence of its user message.
+        first_sequence: Sequence of its last user message, or the last sequence before it when it has none.
         model_calls: Model steps that have been committed in this turn.
         model_version: Version of the last model commit: where the arguments of `calls` and the run state are.
         step: The model step that is expected, if any. Never together with unfinished calls.
         calls: The calls of the last model response, in the model's order.
         denied: Tool and arguments of the calls that a person declined in this turn (field case F053).
         usage: What its provider calls have used so far.
+        steer: Whether it ends at the next safe boundary, for the steered messages in the inbox (spec INBOX-05).
+        joined: Messages that were injected into it; they are absorbed with its answer, or go back to the inbox.
+        reconnects: Provider calls of it that were sent again; one budget for the whole turn (spec U-7).
+        settings_version: The entry that holds the settings it is bound to (spec SET-02).
+        run_settings_version: The entry whose input has settings for this turn alone (spec SET-06).
+        hold: Whether its failure holds the inbox.
+        controls: What it understands: 1 = stop and steer. A turn that an older version began has 0 (spec SESS-21).
     """
 
     turn_id: str
@@ -141,6 +212,13 @@ class Turn:
     stop: StopMarker | None = None
     denied: tuple[str, ...] = ()
     usage: UsageTotals = NO_TOTALS
+    steer: bool = False
+    joined: tuple[QueuedMessage, ...] = ()
+    reconnects: int = 0
+    settings_version: int | None = None
+    run_settings_version: int | None = None
+    hold: bool = False
+    controls: int = 0
 
     def call(self, call_id: str) -> Call | None:
         """Return the call with this id, or None."""
@@ -157,21 +235,23 @@ class Turn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClosedTurn:
-    """The latest turn that ended: `completed`, `failed` or `cancelled`."""
+    """The latest turn that ended: `completed`, `failed`, `cancelled` or `steered`.
+
+    `reason` says more of it: `model_call_limit`, a stop's reason, and so on (spec SESS-10). The other fields are what
+    a retry of a failed turn goes on with.
+    """
 
     turn_id: str
     opened_version: int
     closed_version: int
     outcome: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueuedMessage:
-    """An accepted message that waits for its turn; its text is in the entry of `input_version`."""
-
-    message_id: str
-    input_version: int
-    delivery: str = "queue"
+    reason: str | None = None
+    message_id: str = ""
+    model_calls: int = 0
+    model_version: int | None = None
+    denied: tuple[str, ...] = ()
+    run_settings_version: int | None = None
+    hold: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,6 +260,19 @@ class TurnError:
 
     code: str
     message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """Why no next turn begins after one that failed (spec U-6).
+
+    `reason` None: until somebody retries or dismisses it. `auth`, `credits`: also until the model's credential is
+    another one than `credential`, a hash of it.
+    """
+
+    at: datetime
+    reason: str | None = None
+    credential: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,6 +286,11 @@ class Head:
         event_sequence: The last event sequence given.
         deleted_before: Versions below this one may have been deleted by retention. None: all are there.
         preview: Start of the newest user text or answer, for lists.
+        paused_at: The gate for new steps and turns is closed since then (spec U-13).
+        hold: The inbox waits, because the latest turn failed.
+        settings_version: The entry that holds the session's settings. None: there are none.
+        approval_mode: What a person changed it to while calls may be running (spec APPR-08). None: the agent's.
+        closed_at: It takes no more messages since then (spec SESS-19).
     """
 
     version: int = 0
@@ -211,6 +309,11 @@ class Head:
     usage: UsageTotals = NO_TOTALS
     deleted_before: int | None = None
     preview: str = ""
+    paused_at: datetime | None = None
+    hold: Hold | None = None
+    settings_version: int | None = None
+    approval_mode: str | None = None
+    closed_at: datetime | None = None
     schema_version: int = 1  # what a record that does not say it has; never changes
 
     @property

@@ -6,74 +6,68 @@ became of a turn is in its facts, and is told in notes that are never stored (sp
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Any
 
-from perdure.core import texts
-from perdure.core.entries import Entry, FileRef, Input, Message
+from perdure.core.entries import Entry, Input
 from perdure.core.ids import version_of
+from perdure.core.items import (
+    CallItem,
+    HistoryItem,
+    HistoryOptions,
+    ModelItem,
+    RecordDecision,
+    ToolResultItem,
+    UserItem,
+    file_of,
+    file_part,
+)
+from perdure.core.rendering import ShownTurn
+
+__all__ = [
+    "CallItem",
+    "HistoryItem",
+    "HistoryOptions",
+    "ModelItem",
+    "RecordDecision",
+    "ToolResultItem",
+    "Transcript",
+    "UserItem",
+    "file_of",
+    "file_part",
+    "history",
+    "wire_ids",
+]
 
 JsonObject = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UserItem:
-    """A user's text, or a note of ours."""
-
-    text: str
-    files: tuple[FileRef, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallItem:
-    """A tool call as the model made it. `arguments` is None when `arguments_text` was no JSON object."""
-
-    call_id: str
-    tool_name: str
-    arguments: JsonObject | None
-    arguments_text: str = ""
-    provider_call_id: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelItem:
-    """One output of a model. `provider` is replayed only to the provider that it names (spec MODEL-11)."""
-
-    text: str
-    reasoning: str = ""
-    calls: tuple[CallItem, ...] = ()
-    provider: JsonObject | None = None
-    files: tuple[FileRef, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolResultItem:
-    """The one result of a call."""
-
-    call_id: str
-    tool_name: str
-    status: str
-    output: str
-
-
-HistoryItem = UserItem | ModelItem | ToolResultItem
 
 
 class Transcript:
     """The projection, kept up as the log grows: what closed turns look like never changes again.
 
-    Feed it every entry once, in order. `version` is that of the last one, `run_state` the
-    last that a runner kept, `last_prompt_tokens` what the last completed model step read, as its provider reported it.
+    Feed it every entry once, in order.
+
+    Attributes:
+        version: That of the last entry.
+        run_state: The last that a runner kept.
+        settings: The settings that the latest turn is bound to, its own on top of the session's (spec SET-02, SET-06).
+        last_prompt_tokens: What the last completed model step read, as its provider reported it.
+        partial: Text of an answer that was cut and whose provider is to be called again.
+        decisions: What became of each message of the closed turns in the prompt (spec MODEL-24).
     """
 
-    def __init__(self) -> None:
+    def __init__(self, options: HistoryOptions | None = None) -> None:
+        self.options = options or HistoryOptions()
         self.version = 0
         self.run_state: JsonObject | None = None
+        self.settings: JsonObject = {}
         self.last_prompt_tokens: int | None = None
+        self.partial = ""
+        self.decisions: list[RecordDecision] = []
+        self._latest_settings: JsonObject = {}
         self._closed: list[HistoryItem] = []
         self._inputs: dict[str, Input] = {}
-        self._open: _OpenTurn | None = None
+        self._open: ShownTurn | None = None
 
     def extend(self, entries: Iterable[Entry]) -> None:
         """Take the next entries of the log."""
@@ -82,15 +76,21 @@ class Transcript:
                 continue
             for accepted in entry.inputs:
                 self._inputs[accepted.message_id] = accepted
+            if entry.settings is not None:
+                self._latest_settings = entry.settings
             self._take(entry)
             self.version = entry.version
             self.run_state = entry.run_state or self.run_state
-            if entry.usage and any(e.type == "model_finished" and _is_completed(e.payload) for e in entry.events):
+            if entry.usage and any(
+                e.type == "model_finished" and e.payload["status"] == "completed" for e in entry.events
+            ):
                 self.last_prompt_tokens = entry.usage[-1].input_tokens
+            if entry.kind in ("model_waits", "model_finished"):
+                self.partial = entry.partial or ""
 
     def items(self) -> tuple[HistoryItem, ...]:
         """Return the conversation in the order in which the model should see it."""
-        return (*self._closed, *(self._open.items() if self._open else ()))
+        return (*self._closed, *(self._open.render(self.options)[0] if self._open else ()))
 
     @property
     def turn_start(self) -> int:
@@ -99,130 +99,42 @@ class Transcript:
 
     def _take(self, entry: Entry) -> None:
         # One entry may close a turn and open the next, so its facts go to the turn that they name.
+        starts = next((event for event in entry.events if event.type == "turn_started"), None)
+        if starts is not None and "retry_of" in starts.payload and self._open is not None:
+            self._open.reopen(starts.turn_id or "")
+        elif starts is not None:
+            self.settings = self._latest_settings
         for message in entry.messages:
             if self._open is None or message.turn_id != self._open.turn_id:
                 self._close(entry)
-                self._open = _OpenTurn(message.turn_id)
+                self._open = ShownTurn(message.turn_id, is_first=not self._closed)
             if message.role == "user":
-                self._open.take_input(self._inputs.pop(message.message_id, None))
+                accepted = self._inputs.pop(message.message_id, None)
+                if accepted is not None and accepted.run_settings is not None and starts is not None:
+                    self.settings = self._latest_settings | accepted.run_settings
+                self._open.take_input(message, accepted)
             else:
-                self._open.messages.append(message)
-            for part in message.parts:
-                if part["type"] == "tool_result":
-                    self._open.results[part["tool_call_id"]] = part
+                self._open.take(message, entry.version)
         if self._open is not None:
             self._open.note(entry)
+        for event in entry.events:
+            if event.type == "message_removed":
+                self._inputs.pop(event.payload["message_id"], None)
 
     def _close(self, entry: Entry) -> None:
         if self._open is not None:
             self._open.note(entry)
-            self._closed += self._open.items()
+            items, decisions = self._open.render(self.options)
+            self._closed += items
+            self.decisions += decisions
+            self._inputs |= {m.message_id: m for m in self._open.rehomed_inputs()}
 
 
-def _is_completed(payload: Mapping[str, Any]) -> bool:
-    return payload.get("status") == "completed"
-
-
-class _OpenTurn:
-    """The facts of one turn, rendered on demand."""
-
-    def __init__(self, turn_id: str) -> None:
-        self.turn_id = turn_id
-        self.user = UserItem(text="")
-        self.messages: list[Message] = []
-        self.results: dict[str, JsonObject] = {}
-        self._notes: dict[str, str] = {}
-        self._ending: str | None = None
-
-    def take_input(self, accepted: Input | None) -> None:
-        """Take what the user's message of this turn points at."""
-        if accepted is not None:
-            self.user = UserItem(text=accepted.text, files=accepted.files)
-
-    def note(self, entry: Entry) -> None:
-        """Keep what an entry's events say about this turn."""
-        for event in entry.events:
-            if event.turn_id != self.turn_id:
-                continue
-            if event.type == "interrupt_resolved" and event.payload.get("approved") and event.payload.get("message"):
-                self._notes[event.payload["interrupt_id"]] = event.payload["message"]
-            elif event.type in ("turn_failed", "turn_cancelled"):
-                self._ending = event.type
-
-    def items(self) -> list[HistoryItem]:
-        """Return the turn as the model should see it."""
-        items: list[HistoryItem] = [self.user]
-        for message in self.messages:
-            if message.role == "assistant":
-                items += _model_output(message, self.results, self._notes)
-        if note := self._ending_note():
-            items.append(UserItem(text=note))
-        return items
-
-    def _ending_note(self) -> str | None:
-        """Return the note behind a turn that failed or was stopped; None for one that ended well or still runs."""
-        if self._ending is None:
-            return None
-        stopped = self._ending == "turn_cancelled"
-        ran = [f"{r['tool_name']} ({r['status']})" for r in self.results.values() if r["status"] != "rejected"]
-        what = "The user stopped this turn." if stopped else "This turn failed before it was answered."
-        if not ran:
-            return f"{texts.NOTE} {what}" if stopped else None
-        return (
-            f"{texts.NOTE} {what} These tool calls have a final record: {', '.join(ran)}. "
-            "Do not repeat these tool calls unless the user asks again."
-        )
-
-
-def history(entries: Iterable[Entry]) -> tuple[HistoryItem, ...]:
+def history(entries: Iterable[Entry], options: HistoryOptions | None = None) -> tuple[HistoryItem, ...]:
     """Return the conversation in the order in which the model should see it, from a log read from its start."""
-    transcript = Transcript()
+    transcript = Transcript(options)
     transcript.extend(entries)
     return transcript.items()
-
-
-def _model_output(message: Message, results: Mapping[str, JsonObject], notes: Mapping[str, str]) -> list[HistoryItem]:
-    if message.status in ("truncated", "filtered", "refused", "not_accepted"):
-        return []  # never shown as an answer; the turn's note says that it failed
-    text = "".join(part["text"] for part in message.parts if part["type"] == "text")
-    if message.status == "interrupted":
-        return [ModelItem(text=f"{text}\n\n{texts.NOTE} The user stopped this answer here.")] if text else []
-    calls = tuple(_call(part) for part in message.parts if part["type"] == "tool_call")
-    reasoning = "".join(part["text"] for part in message.parts if part["type"] == "reasoning")
-    files = tuple(file_of(part) for part in message.parts if part["type"] == "file")
-    output = ModelItem(text=text, reasoning=reasoning, calls=calls, provider=message.provider, files=files)
-    return [output, *(_result(call, results, notes) for call in calls)]
-
-
-def file_part(file: FileRef) -> JsonObject:
-    """Return a file as a part of a message."""
-    part: JsonObject = {"type": "file", "reference": file.reference, "media_type": file.media_type, "name": file.name}
-    return {name: value for name, value in part.items() if value is not None}
-
-
-def file_of(part: Mapping[str, Any]) -> FileRef:
-    """Return the file of such a part."""
-    return FileRef(reference=part["reference"], media_type=part.get("media_type"), name=part.get("name"))
-
-
-def _call(part: Mapping[str, Any]) -> CallItem:
-    return CallItem(
-        call_id=part["tool_call_id"],
-        tool_name=part["tool_name"],
-        arguments=part.get("arguments"),
-        arguments_text=part.get("arguments_text", ""),
-        provider_call_id=part.get("provider_call_id"),
-    )
-
-
-def _result(call: CallItem, results: Mapping[str, JsonObject], notes: Mapping[str, str]) -> ToolResultItem:
-    result = results.get(call.call_id)
-    status, output = (
-        ("outcome_unknown", texts.OUTCOME_UNKNOWN) if result is None else (result["status"], result["output"])
-    )
-    if call.call_id in notes:
-        output = f"{output}\n\n{texts.NOTE} The person who approved this call wrote: {notes[call.call_id]}"
-    return ToolResultItem(call_id=call.call_id, tool_name=call.tool_name, status=status, output=output)
 
 
 def wire_ids(items: Iterable[HistoryItem], provider: str) -> dict[str, str]:

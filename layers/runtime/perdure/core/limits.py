@@ -40,6 +40,10 @@ START_LEASE = timedelta(seconds=30)
 TIMER_GRACE = timedelta(seconds=60)
 """A timer that has not fired this long after it was due is fired by the sweep (design §3)."""
 
+CREDENTIAL_LOOK = timedelta(minutes=1)
+"""Time after which the sweep looks whether a model that refused its credential has another one now; doubles with each
+look up to an hour. Our own choice."""
+
 TOOL_RETRY_DELAYS = (timedelta(seconds=1), timedelta(seconds=2))
 """Waits before attempts 2 and 3 of a tool that raised something unexpected (surface §4.3)."""
 
@@ -57,6 +61,9 @@ MAX_IDEMPOTENCY_KEY = 256
 
 MAX_MESSAGE_ID = 128
 """Length of a caller's message id, in characters; ours are shorter."""
+
+MAX_SETTINGS_BYTES = 16 * 1024
+"""Size of a session's settings, in bytes of compact UTF-8 JSON (spec SET-04)."""
 
 MAX_TOOL_OUTPUT_BYTES = 16 * 1024 * 1024
 """Largest tool output, in UTF-8 bytes. A larger one is not kept: a read ends as `failed`, a write

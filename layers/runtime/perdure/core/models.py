@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from perdure.core import texts
-from perdure.core.codec import format_time
-from perdure.core.commands import ModelFinished, RequestedCall
+from perdure.core.approvals import denial_key, raise_approvals
+from perdure.core.calls import settle_call
+from perdure.core.commands import ModelFinished, ModelWaits, Reconnect, RequestedCall
 from perdure.core.decision import Decision, Draft
 from perdure.core.head import Call, Interrupt
 from perdure.core.ids import content_hash
 from perdure.core.limits import MAX_CALLS_PER_RESPONSE
-from perdure.core.turns import cancel_turn, complete_turn, fail_turn, join_calls, record_usage, settle_call
+from perdure.core.turns import (
+    cancel_turn,
+    complete_turn,
+    end_steered_turn,
+    fail_turn,
+    join_calls,
+    record_usage,
+    steer_turn,
+)
 from perdure.core.values import replace
 
 JsonObject = dict[str, Any]
@@ -38,12 +48,14 @@ def on_model_finished(draft: Draft, command: ModelFinished) -> Decision:
     draft.set_turn(replace(turn, step=None))
     if command.stop_policy is None:  # else no provider was called
         _record_step(draft, command)
-        draft.set_turn(replace(draft.turn, model_calls=turn.model_calls + 1, model_version=draft.version))
+        reconnects = turn.reconnects + len(command.reconnects)
+        counted = replace(draft.turn, model_calls=turn.model_calls + 1, reconnects=reconnects)
+        draft.set_turn(replace(counted, model_version=draft.version))
     if turn.stop is not None or command.ending == "aborted":
-        _keep_partial(draft, command)
+        keep_partial(draft, command.parts)
         cancel_turn(draft)
     elif command.ending == "failed":
-        fail_turn(draft, command.error_code, command.error_message)
+        fail_turn(draft, command.error_code, command.error_message, credential=command.credential)
     elif command.ending in _FAILED_ENDINGS:
         if command.parts:
             draft.message("assistant", command.parts, status=command.ending, provider=command.provider)
@@ -60,10 +72,56 @@ def on_model_finished(draft: Draft, command: ModelFinished) -> Decision:
     return draft.decision({"accepted": True})
 
 
+def on_model_waits(draft: Draft, command: ModelWaits) -> Decision:
+    """Call a provider again after a wait that nobody holds a worker for (spec RETRY-01, U-7)."""
+    turn = draft.head.turn
+    step = turn.step if turn else None
+    if turn is None or step is None or step.step_id != command.step_id or step.attempt != command.attempt:
+        record_usage(draft, command.usage, step=command.step_id, attempt=command.attempt, turn_id=command.turn_id)
+        return draft.decision({"accepted": False})
+    _record_reconnects(draft, command.reconnects, command.step_id, command.attempt)
+    record_usage(draft, command.usage, step=command.step_id, attempt=command.attempt, turn_id=command.turn_id)
+    if command.partial:
+        draft.partial(command.partial)
+    again_at = draft.now + command.retry_in
+    again = replace(
+        step,
+        attempt=step.attempt + 1,
+        spared=step.spared + 1,
+        ready_at=again_at,
+        first_attempt_at=again_at,
+        not_before=again_at,
+        claimed_by=None,
+        claimed_until=None,
+        waiting_since=draft.now,
+    )
+    reconnects = turn.reconnects + len(command.reconnects)
+    draft.set_turn(replace(draft.turn, step=again, reconnects=reconnects))
+    if turn.stop is not None:
+        end_waiting_step(draft)
+    elif turn.steer:
+        draft.set_turn(replace(draft.turn, step=None))
+        end_steered_turn(draft)
+    return draft.decision({"accepted": True})
+
+
+def end_waiting_step(draft: Draft) -> None:
+    """End a stopped turn whose model step nobody runs, because it waits to be sent again (spec STOP-13)."""
+    draft.set_turn(replace(draft.turn, step=None))
+    cancel_turn(draft)
+
+
 def _record_step(draft: Draft, command: ModelFinished) -> None:
     step, attempt = command.step_id, command.attempt
     draft.event("model_started", at=command.started_at, step=step, attempt=attempt)
-    for reconnect in command.reconnects:
+    _record_reconnects(draft, command.reconnects, step, attempt)
+    _record_usage(draft, command)
+    ended = "completed" if command.ending in ("answer", "tool_calls") else command.ending
+    draft.event("model_finished", {"status": ended}, step=step, attempt=attempt)
+
+
+def _record_reconnects(draft: Draft, reconnects: tuple[Reconnect, ...], step: str, attempt: int) -> None:
+    for reconnect in reconnects:
         if reconnect.partial:
             draft.event("attempt_reset", {"reason": reconnect.reason}, at=reconnect.at, step=step, attempt=attempt)
         draft.event(
@@ -73,20 +131,18 @@ def _record_step(draft: Draft, command: ModelFinished) -> None:
             step=step,
             attempt=attempt,
         )
-    _record_usage(draft, command)
-    ended = "completed" if command.ending in ("answer", "tool_calls") else command.ending
-    draft.event("model_finished", {"status": ended}, step=step, attempt=attempt)
 
 
 def _record_usage(draft: Draft, command: ModelFinished) -> None:
     record_usage(draft, command.usage, step=command.step_id, attempt=command.attempt, turn_id=command.turn_id)
 
 
-def _keep_partial(draft: Draft, command: ModelFinished) -> None:
-    """Keep what the user saw of a stopped answer, marked; `discard` keeps nothing (spec U-4)."""
+def keep_partial(draft: Draft, parts: tuple[JsonObject, ...]) -> None:
+    """Keep what there was of a stopped answer, marked: projections cut it, or leave it out (spec U-4, U-5)."""
     stop = draft.turn.stop
-    if command.parts and (stop is None or stop.disposition == "keep"):
-        draft.message("assistant", command.parts, status="interrupted")
+    if parts:
+        status = "superseded" if stop is not None and stop.disposition == "discard" else "interrupted"
+        draft.message("assistant", parts, status=status)
 
 
 def _text(command: ModelFinished) -> str:
@@ -97,9 +153,10 @@ def _ask_for_tools(draft: Draft, command: ModelFinished) -> None:
     call_ids = [draft.new_id("call") for _ in command.calls]
     parts = (*command.parts, *(_call_part(i, c) for i, c in zip(call_ids, command.calls, strict=True)))
     draft.message("assistant", parts, provider=command.provider)
-    calls = tuple(_call(i, c) for i, c in zip(call_ids, command.calls, strict=True))
+    mode = draft.head.approval_mode or command.approval_mode
+    calls = tuple(_call(i, c, mode) for i, c in zip(call_ids, command.calls, strict=True))
     settled_at_once = [
-        _settled_at_once(draft, command, index, requested) for index, requested in enumerate(command.calls)
+        _settled_at_once(draft, command, index, requested, mode) for index, requested in enumerate(command.calls)
     ]
     # A call that is over before it begins never enters HEAD, which has to stay small whatever a model sends.
     open_calls = tuple(call for call, settled in zip(calls, settled_at_once, strict=True) if settled is None)
@@ -120,16 +177,19 @@ def _ask_for_tools(draft: Draft, command: ModelFinished) -> None:
             status, output, reason = settled
             settle_call(draft, call, status, output, reason=reason)
         elif call.status == "awaiting_approval":
-            _raise_approval(draft, call, requested)
-    if command.limit_reached:
+            _ask_person(draft, call, requested)
+    raise_approvals(draft, one_by_one=command.one_by_one)
+    if draft.turn.steer:
+        steer_turn(draft)
+    elif command.limit_reached:
         complete_turn(draft, answer=_text(command), reason="model_call_limit")
     else:
         pairs = zip(call_ids, command.calls, strict=True)
         join_calls(draft, frozenset(call_id for call_id, requested in pairs if requested.inline))
 
 
-def _call(call_id: str, requested: RequestedCall) -> Call:
-    asks = requested.requires_approval
+def _call(call_id: str, requested: RequestedCall, mode: str) -> Call:
+    asks = mode == "always_ask" or (requested.requires_approval and mode != "allow_all")
     return Call(
         call_id=call_id,
         tool_name=requested.tool_name,
@@ -151,7 +211,7 @@ def _call_part(call_id: str, requested: RequestedCall) -> JsonObject:
 
 
 def _settled_at_once(
-    draft: Draft, command: ModelFinished, index: int, requested: RequestedCall
+    draft: Draft, command: ModelFinished, index: int, requested: RequestedCall, mode: str
 ) -> tuple[str, str, str | None] | None:
     """Return status, text and cancellation reason of a call that ends before it begins; None for one that goes on."""
     if command.limit_reached:
@@ -160,40 +220,28 @@ def _settled_at_once(
         return "failed", texts.TOO_MANY_CALLS.format(limit=MAX_CALLS_PER_RESPONSE), None
     if requested.settled is not None:
         return *requested.settled, None
+    blocked = requested.effect != "read" if mode == "read_only" else mode == "deny_all" and requested.requires_approval
+    if blocked:
+        return "rejected", texts.BLOCKED_BY_MODE.format(mode=mode), "policy"
     if requested.requires_approval and denial_key(requested.tool_name, _hash(requested)) in draft.turn.denied:
         return "rejected", texts.DENIED_BEFORE, "denied"
     return None
 
 
-def _raise_approval(draft: Draft, call: Call, requested: RequestedCall) -> None:
-    deadline = draft.now + requested.approval_deadline if requested.approval_deadline else None
+def _ask_person(draft: Draft, call: Call, requested: RequestedCall) -> None:
+    """Note that a person has to decide; they are asked by `raise_approvals`."""
+    deadline = requested.approval_deadline
     interrupt = Interrupt(
         interrupt_id=call.call_id,
         kind="approval",
         call_id=call.call_id,
-        raised_at=draft.now,
+        raised_at=None,
         fence=draft.version,
         arguments_hash=_hash(requested),
-        deadline=deadline,
+        decide_in_ms=None if deadline is None else deadline // timedelta(milliseconds=1),
     )
     draft.set_turn(replace(draft.turn, interrupts=(*draft.turn.interrupts, interrupt)))
-    draft.event(
-        "interrupt_raised",
-        {
-            "interrupt_id": interrupt.interrupt_id,
-            "kind": interrupt.kind,
-            "tool_call_id": call.call_id,
-            "tool_name": call.tool_name,
-            "arguments_hash": interrupt.arguments_hash,
-            "deadline": format_time(deadline) if deadline else None,
-        },
-    )
 
 
 def _hash(requested: RequestedCall) -> str:
     return content_hash(requested.arguments if requested.arguments is not None else requested.arguments_text or "")
-
-
-def denial_key(tool_name: str, arguments_hash: str) -> str:
-    """Return what marks a call that a person declined in this turn: its tool and arguments."""
-    return f"{tool_name}:{arguments_hash[:16]}"

@@ -8,6 +8,7 @@ from typing import Any
 from perdure.core.codec import format_time
 from perdure.core.cursor import Cursor, StepProgress
 from perdure.core.entries import Entry, Event, Input, Message
+from perdure.core.fates import TURN_ENDS, TurnFate, fates_of
 from perdure.core.head import Head, Interrupt, ModelStep
 from perdure.core.history import file_part
 from perdure.core.ids import content_hash
@@ -16,16 +17,22 @@ from perdure.core.usage import call_figures, total_figures
 JsonObject = dict[str, Any]
 
 _INTERNAL_PART_FIELDS = ("provider_call_id",)
-_TURN_ENDS = ("turn_completed", "turn_failed", "turn_cancelled")
 
 
-def public_messages(entries: Iterable[Entry], inputs: Mapping[str, Input]) -> list[JsonObject]:
-    """Return the messages of some entries, oldest first. `inputs` holds the accepted texts by message id."""
-    return [public_message(message, entry, inputs) for entry in entries for message in entry.messages]
+def public_messages(entries: Sequence[Entry], inputs: Mapping[str, Input]) -> list[JsonObject]:
+    """Return the messages of whole turns, oldest first. `inputs` holds the accepted texts by message id."""
+    fates = fates_of(entries)
+    return [public_message(message, entry, inputs, fates) for entry in entries for message in entry.messages]
 
 
-def public_message(message: Message, entry: Entry, inputs: Mapping[str, Input]) -> JsonObject:
-    """Return one message; a user's text comes from the input that it points at."""
+def public_message(
+    message: Message, entry: Entry, inputs: Mapping[str, Input], fates: Mapping[str, TurnFate] | None = None
+) -> JsonObject:
+    """Return one message; a user's text comes from the input that it points at.
+
+    Args:
+        fates: What became of its turn, by turn id; a turn that is not there still runs.
+    """
     shown: JsonObject = {
         "message_id": message.message_id,
         "sequence": message.sequence,
@@ -42,6 +49,11 @@ def public_message(message: Message, entry: Entry, inputs: Mapping[str, Input]) 
             shown["metadata"] = accepted.metadata
     if message.status is not None:
         shown["status"] = message.status
+    fate = (fates or {}).get(message.turn_id)
+    if fate is not None and message.message_id in fate.rehomed:
+        shown["status"] = "rehomed"
+    elif fate is not None and message.role == "assistant":
+        shown["parts"] = fate.cut(message.message_id, tuple(shown["parts"]))
     return shown
 
 
@@ -72,7 +84,7 @@ def _payload(event: Event, entry: Entry, index: int) -> JsonObject:
     """Return what an event tells. Figures are the entry's own (docs/decisions/0004)."""
     if event.type == "usage_recorded":
         return _usage_payload(entry, index)
-    if event.type in _TURN_ENDS:
+    if event.type in TURN_ENDS:
         return event.payload | {"usage": total_figures(entry.turn_usage)}
     return event.payload
 
@@ -135,7 +147,7 @@ def public_interrupts(head: Head, calls: Iterable[JsonObject]) -> list[JsonObjec
 
 
 def _pending(head: Head) -> tuple[Interrupt, ...]:
-    return head.turn.interrupts if head.turn else ()
+    return tuple(i for i in head.turn.interrupts if i.raised_at is not None) if head.turn else ()
 
 
 def _interrupt(interrupt: Interrupt, call: Mapping[str, Any]) -> JsonObject:
@@ -167,8 +179,18 @@ def public_state(head: Head) -> JsonObject | None:
         state["turn_id"] = head.turn.turn_id
         if head.turn.stop is not None:
             state["stopping"] = True
+        if head.turn.steer:
+            state["steering"] = True
         if head.turn.step is not None:
             state["operation"] = _operation(head.turn.step)
+    if head.paused_at is not None:
+        state["paused"] = True
+    if head.hold is not None:
+        state["held"] = True
+        if head.hold.reason is not None:
+            state["blocked_reason"] = head.hold.reason
+    if head.closed_at is not None:
+        state["closed"] = True
     if head.last_turn_error is not None:
         state["last_turn_error"] = {"code": head.last_turn_error.code, "message": head.last_turn_error.message}
     if waiting := _waiting_for(head):
@@ -188,12 +210,17 @@ def _operation(step: ModelStep) -> JsonObject:
 
 
 def _waiting_for(head: Head) -> list[JsonObject]:
-    waiting = []
+    waiting: list[JsonObject] = []
     for interrupt in _pending(head):
+        assert interrupt.raised_at is not None, "a pending one was raised"
         item = {"kind": interrupt.kind, "id": interrupt.interrupt_id, "since": format_time(interrupt.raised_at)}
         if interrupt.deadline is not None:
             item["until"] = format_time(interrupt.deadline)
         waiting.append(item)
+    step = head.turn.step if head.turn else None
+    if step is not None and step.waiting_since is not None and step.not_before is not None:
+        since, until = format_time(step.waiting_since), format_time(step.not_before)
+        waiting.append({"kind": "retry", "id": step.step_id, "since": since, "until": until})
     return waiting
 
 

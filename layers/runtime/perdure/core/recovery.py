@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from perdure.core import texts
-from perdure.core.commands import AttemptLost
+from perdure.core.calls import put_off, settle_call
+from perdure.core.commands import AttemptLost, AttemptPutOff
 from perdure.core.decision import Decision, Draft
 from perdure.core.head import Call, ModelStep, Turn
 from perdure.core.limits import ATTEMPT_WINDOW, MAX_ATTEMPTS
+from perdure.core.models import keep_partial
 from perdure.core.tools import try_again_or_give_up
-from perdure.core.turns import cancel_turn, fail_turn, join_calls, record_usage, settle_call
+from perdure.core.turns import cancel_turn, end_steered_turn, fail_turn, join_calls, join_injected, record_usage
 from perdure.core.values import replace
 
 
@@ -41,14 +43,23 @@ def _model_attempt_lost(draft: Draft, turn: Turn, step: ModelStep, command: Atte
     if turn.stop is not None:
         _count(draft, command)
         draft.set_turn(replace(draft.turn, step=None))
+        keep_partial(draft, command.parts)
         cancel_turn(draft)
         return
+    if turn.steer:
+        _count(draft, command)
+        draft.set_turn(replace(draft.turn, step=None))
+        end_steered_turn(draft)
+        return
     in_time = draft.now - step.first_attempt_at < ATTEMPT_WINDOW
-    if not command.final and step.attempt < MAX_ATTEMPTS and in_time:
+    if not command.final and step.attempt - step.spared < MAX_ATTEMPTS and in_time:
         _count(draft, command)
         draft.event("attempt_reset", {"reason": command.reason}, step=step.step_id, attempt=step.attempt)
-        again = replace(step, attempt=step.attempt + 1, ready_at=draft.now, not_before=None, claimed_by=None)
+        again = replace(
+            step, attempt=step.attempt + 1, ready_at=draft.now, not_before=None, claimed_by=None, waiting_since=None
+        )
         draft.set_turn(replace(draft.turn, step=again))
+        join_injected(draft)  # what is assembled again may be joined, too
         return
     if command.claimed:  # somebody began it, so it is told as a pair
         ended = {"status": "failed", "reason": command.reason}
@@ -60,12 +71,28 @@ def _model_attempt_lost(draft: Draft, turn: Turn, step: ModelStep, command: Atte
 
 
 def _tool_attempt_lost(draft: Draft, call: Call, command: AttemptLost) -> None:
-    if not command.claimed and call.started is None and call.attempt == 1:
+    if not command.claimed and call.started is None and call.attempt - call.spared == 1:
         settle_call(draft, call, "failed", texts.did_not_run(command.reason))
     elif command.final:
         _give_up(draft, call, command.reason)
     else:
         try_again_or_give_up(draft, call, command.reason, at_once=True)
+
+
+def on_attempt_put_off(draft: Draft, command: AttemptPutOff) -> Decision:
+    """Number the attempt anew that a worker claimed and did not begin, so that it can be claimed after the pause."""
+    turn = draft.head.turn
+    if turn is None:
+        return Decision.unchanged(draft.head)
+    step, call = turn.step, turn.call(command.step_id)
+    if step is not None and (step.step_id, step.attempt) == (command.step_id, command.attempt):
+        again = replace(step, attempt=step.attempt + 1, spared=step.spared + 1, claimed_by=None, claimed_until=None)
+        draft.set_turn(replace(turn, step=again))
+    elif call is not None and call.is_ready and call.attempt == command.attempt:
+        put_off(draft, call)
+    else:
+        return Decision.unchanged(draft.head)
+    return draft.decision({"accepted": True})
 
 
 def _give_up(draft: Draft, call: Call, reason: str) -> None:

@@ -7,6 +7,10 @@ DENIED_DEFAULT = f"{DENIED} A person declined it, so do not repeat this call unc
 DENIED_BEFORE = f"{DENIED} A person already declined this very call in this turn; it was not asked again."
 APPROVAL_DEADLINE_PASSED = "approval deadline passed"
 STOPPED_BEFORE_START = "The tool call was not run: the user stopped this turn before it started."
+STEERED_BEFORE_START = "The tool call was not run: the user sent something else to do before it started."
+BLOCKED_BY_MODE = (
+    "The tool call was not run: this session's approval mode {mode!r} does not allow it. No person was asked."
+)
 DID_NOT_RUN = "the tool did not run, so it is safe to call again"
 OUTCOME_UNKNOWN = (
     "The outcome of this tool call is unknown: it was started, and it may have taken effect. "

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from perdure.core import texts
+from perdure.core.calls import put_off, settle_call, started_by
 from perdure.core.commands import ToolFinished, ToolsFinished, ToolStarted
 from perdure.core.decision import Decision, Draft
 from perdure.core.head import Call, Head
 from perdure.core.limits import ATTEMPT_WINDOW, MAX_ATTEMPTS, TOOL_RETRY_DELAYS
-from perdure.core.turns import join_calls, settle_call, started_by
+from perdure.core.turns import join_calls
 from perdure.core.values import replace
 
 
@@ -30,6 +31,9 @@ def on_tool_started(draft: Draft, command: ToolStarted) -> Decision:
         join_calls(draft)
         return draft.decision({"go": False})
 
+    if head.paused_at is not None:  # the gate was closed after this worker had claimed the attempt
+        put_off(draft, call)
+        return draft.decision({"go": False})
     draft.set_turn(head.turn.with_call(started_by(draft, call, command.owner)))
     return draft.decision({"go": True})
 
@@ -88,9 +92,9 @@ def try_again_or_give_up(draft: Draft, call: Call, detail: str, *, at_once: bool
     """
     stopping = draft.turn.stop is not None
     ran_once = call.runs_once and call.started is not None
-    if not stopping and not ran_once and may_try_again(draft, call.attempt, call):
+    if not stopping and not ran_once and may_try_again(draft, call.attempt - call.spared, call):
         draft.event("attempt_reset", {"reason": detail}, step=call.call_id, attempt=call.attempt)
-        delay = TOOL_RETRY_DELAYS[min(call.attempt, len(TOOL_RETRY_DELAYS)) - 1]
+        delay = TOOL_RETRY_DELAYS[min(call.attempt - call.spared, len(TOOL_RETRY_DELAYS)) - 1]
         later = None if at_once else draft.now + delay
         again = replace(call, attempt=call.attempt + 1, ready_at=later or draft.now, not_before=later, claimed_by=None)
         draft.set_turn(draft.turn.with_call(again))

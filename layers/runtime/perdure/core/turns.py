@@ -2,170 +2,201 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from perdure.core import texts
+from perdure.core.calls import make_ready, take_call, withdraw_calls
+from perdure.core.codec import encode
 from perdure.core.decision import Draft
-from perdure.core.head import Call, ClosedTurn, ModelStep, Turn, TurnError
-from perdure.core.limits import LEASE_DURATION, MAX_ERROR_CHARACTERS, MAX_PARALLEL_WRITES, PREVIEW_CHARACTERS
+from perdure.core.head import ClosedTurn, Hold, ModelStep, QueuedMessage, Turn, TurnError
+from perdure.core.inbox import next_batch, no_longer_injected, put_back, with_passive
+from perdure.core.limits import LEASE_DURATION, MAX_ERROR_CHARACTERS, PREVIEW_CHARACTERS
 from perdure.core.usage import CallUsage
 from perdure.core.values import replace
 
+JsonObject = dict[str, Any]
 
-def open_turn(draft: Draft, message_id: str, input_version: int) -> None:
-    """Start the next turn with an accepted message: number it, append the message, ask the model."""
+CONTROLS = 1
+"""What turns that this version begins understand (`Turn.controls`)."""
+
+BLOCKING = ("auth", "credits")
+"""Failures that always hold the inbox, until the model's credential changes or somebody dismisses them (spec U-6)."""
+
+
+def start_next(draft: Draft) -> None:
+    """Start the next turn if no turn runs, the gate is open, and somebody waits for an answer."""
+    head = draft.head
+    if head.turn is not None or head.paused_at is not None or head.hold is not None:
+        return
+    batch = next_batch(head.inbox)
+    if batch:
+        draft.head = replace(head, inbox=tuple(m for m in head.inbox if m not in batch))
+        _open_turn(draft, batch)
+
+
+def _open_turn(draft: Draft, batch: tuple[QueuedMessage, ...]) -> None:
+    """Start the next turn with accepted messages: number it, append them, ask the model."""
     number = draft.head.turn_count + 1
     draft.turn_id = f"turn-{number}"
-    message = draft.message("user", message_id=message_id, input_version=input_version)
-    draft.event("turn_started", {"sequence": message.sequence, "message_id": message_id})
+    sequences = [append_input(draft, message) for message in batch]
+    last = batch[-1]
+    started = {"sequence": sequences[-1], "message_id": last.message_id}
+    if len(batch) > 1:
+        started["message_ids"] = [message.message_id for message in batch]
+    draft.event("turn_started", started)
     draft.head = replace(draft.head, turn_count=number, last_turn_error=None)
     draft.set_turn(
         Turn(
             turn_id=draft.turn_id,
             opened_version=draft.version,
-            first_sequence=message.sequence,
-            message_id=message_id,
+            first_sequence=sequences[-1],
+            message_id=last.message_id,
             started_at=draft.now,
+            settings_version=draft.head.settings_version,
+            run_settings_version=next((m.input_version for m in reversed(batch) if m.run_settings), None),
+            hold=any(message.hold for message in batch),
+            controls=CONTROLS,
         )
     )
     ask_model(draft)
 
 
+def reopen_turn(draft: Draft, failed: ClosedTurn, payload: JsonObject) -> None:
+    """Go on with a failed turn in a next one, from the model step that failed (spec RETRY-08)."""
+    number = draft.head.turn_count + 1
+    draft.turn_id = f"turn-{number}"
+    draft.event("turn_started", {"sequence": draft.message_sequence, "message_id": failed.message_id} | payload)
+    draft.head = replace(draft.head, turn_count=number, last_turn_error=None, hold=None)
+    draft.set_turn(
+        Turn(
+            turn_id=draft.turn_id,
+            opened_version=draft.version,
+            first_sequence=draft.message_sequence,
+            message_id=failed.message_id,
+            started_at=draft.now,
+            model_calls=failed.model_calls,
+            model_version=failed.model_version,
+            denied=failed.denied,
+            settings_version=draft.head.settings_version,
+            run_settings_version=failed.run_settings_version,
+            hold=failed.hold,
+            controls=CONTROLS,
+        )
+    )
+    ask_model(draft)
+
+
+def append_input(draft: Draft, message: QueuedMessage) -> int:
+    """Append an accepted message to the transcript of the running turn; returns its sequence."""
+    return draft.message("user", message_id=message.message_id, input_version=message.input_version).sequence
+
+
 def ask_model(draft: Draft) -> None:
     """Make a model step ready. It is the only way to start a model call."""
+    join_injected(draft)
     step = ModelStep(step_id=draft.new_id("model"), attempt=1, ready_at=draft.now, first_attempt_at=draft.now)
-    if draft.taker is not None:
+    if draft.taker is not None and draft.head.paused_at is None:
         step = replace(step, claimed_by=draft.taker.owner, claimed_until=draft.now + LEASE_DURATION)
     draft.set_turn(replace(draft.turn, step=step))
 
 
-def settle_call(draft: Draft, call: Call, status: str, output: str, *, reason: str | None = None) -> None:
-    """Give a call its one and only result, in the transcript and as an event."""
-    draft.message(
-        "tool",
-        (
-            {
-                "type": "tool_result",
-                "tool_call_id": call.call_id,
-                "tool_name": call.tool_name,
-                "status": status,
-                "output": output,
-            },
-        ),
-    )
-    draft.event(
-        "tool_call_finished",
-        {
-            "tool_call_id": call.call_id,
-            "tool_name": call.tool_name,
-            "status": status,
-            "cancellation_reason": reason,
-        },
-        step=call.call_id,
-        attempt=call.attempt,
-    )
-    settled = replace(call, status=status, not_before=None, ready_at=None, claimed_by=None, claimed_until=None)
-    turn = draft.turn.with_call(settled)
-    waiting = tuple(i for i in turn.interrupts if i.call_id != call.call_id)
-    draft.set_turn(replace(turn, interrupts=waiting))
+def join_injected(draft: Draft) -> None:
+    """Let the injected messages join the running turn at this input assembly (spec INBOX-06, U-3)."""
+    injected = tuple(message for message in draft.head.inbox if message.delivery == "inject")
+    if not injected or draft.turn.stop is not None or draft.turn.steer:
+        return
+    joining = with_passive(draft.head.inbox, injected)
+    draft.head = replace(draft.head, inbox=tuple(m for m in draft.head.inbox if m not in joining))
+    for message in joining:
+        sequence = append_input(draft, message)
+        draft.event("inbox.joined", {"message_id": message.message_id, "sequence": sequence})
+    draft.set_turn(replace(draft.turn, joined=(*draft.turn.joined, *joining)))
 
 
 def join_calls(draft: Draft, inline: frozenset[str] = frozenset()) -> None:
-    """When every call has its result: ask the model again, or end a turn that is being stopped.
+    """When every call has its result: ask the model again, or end a turn that is being stopped or steered.
 
     Args:
         inline: Calls that the worker of the model step may run itself.
     """
     if draft.turn.open_calls:
-        _make_ready(draft)
-        _take(draft, inline)
+        make_ready(draft)
+        take_call(draft, inline)
     elif draft.turn.stop is not None:
         cancel_turn(draft)
+    elif draft.turn.steer:
+        end_steered_turn(draft)
     else:
         ask_model(draft)
 
 
-def _make_ready(draft: Draft) -> None:
-    """Begin the first attempt of every approved call that may run now: all reads, and writes while 8 places last.
-
-    A write keeps its place until it is final, so an approval that comes later never pushes out one that runs; and
-    its attempts are counted from here, not from when it began to wait for a place.
-    """
-    calls = draft.turn.calls
-    free = MAX_PARALLEL_WRITES - sum(1 for call in calls if call.is_ready and not call.is_read)
-    made_ready = []
-    for call in calls:
-        if call.status == "approved" and not call.is_ready and (call.is_read or free > 0):
-            free -= 0 if call.is_read else 1
-            call = replace(call, ready_at=draft.now, first_attempt_at=draft.now)
-        made_ready.append(call)
-    draft.set_turn(replace(draft.turn, calls=tuple(made_ready)))
-
-
-def _take(draft: Draft, inline: frozenset[str]) -> None:
-    """Let the committing worker go on with a call that is alone ready; a write counts as started from here."""
-    taker = draft.taker
-    ready = [call for call in draft.turn.calls if call.is_ready]
-    if taker is None or len(ready) != 1:
-        return
-    (call,) = ready
-    if call.ready_at != draft.now or call.attempt > 1 or not (taker.any_tool or call.call_id in inline):
-        return
-    call = replace(call, claimed_by=taker.owner, claimed_until=draft.now + LEASE_DURATION)
-    if not call.is_read:
-        call = started_by(draft, call, taker.owner)
-    draft.set_turn(draft.turn.with_call(call))
-
-
-def started_by(draft: Draft, call: Call, owner: str) -> Call:
-    """Record that the body of a write is about to run, and who runs it."""
-    draft.event(
-        "tool_call_started",
-        {"tool_call_id": call.call_id, "tool_name": call.tool_name},
-        step=call.call_id,
-        attempt=call.attempt,
-    )
-    return replace(call, started=owner, started_attempt=call.attempt)
-
-
 def complete_turn(draft: Draft, *, answer: str, reason: str | None = None, policy_name: str | None = None) -> None:
-    """End the turn with the model's answer, or because a named policy had seen enough."""
-    payload = {"message_count": _message_count(draft), "reason": reason, "policy_name": policy_name}
-    draft.event("turn_completed", payload)
-    _close(draft, "completed", preview=answer)
+    """End the turn with the model's answer, or for a reason: a limit, a named policy that had seen enough.
+
+    With the answer, what joined the turn on the way has been answered, too (spec INBOX-08).
+    """
+    answered = reason is None
+    absorbed = [message.message_id for message in draft.turn.joined] if answered else []
+    payload: JsonObject = {"message_count": _message_count(draft), "reason": reason, "policy_name": policy_name}
+    payload["absorbed"] = absorbed or None
+    if answered:
+        draft.set_turn(replace(draft.turn, joined=()))
+    draft.event("turn_completed", payload | _rehomed(draft))
+    _close(draft, "completed", preview=answer, reason=reason)
 
 
-def fail_turn(draft: Draft, code: str, message: str) -> None:
-    """End the turn without an answer; the reason stays visible until the next turn starts."""
+def fail_turn(draft: Draft, code: str, message: str, *, credential: str | None = None) -> None:
+    """End the turn without an answer; the reason stays visible until the next turn starts.
+
+    The inbox is held if the turn's input says so, or the provider refused the credential; a steer goes on all the same.
+    """
     if len(message) > MAX_ERROR_CHARACTERS:
         message = message[: MAX_ERROR_CHARACTERS - 1] + "…"
-    draft.event("turn_failed", {"error": {"code": code, "message": message}, "message_count": _message_count(draft)})
-    draft.head = replace(draft.head, last_turn_error=TurnError(code=code, message=message))
-    _close(draft, "failed")
+    turn = draft.turn
+    blocks = code if code in BLOCKING else None
+    holds = blocks is not None or (turn.hold and not turn.steer)
+    error = {"code": code, "message": message}
+    payload = {"error": error, "message_count": _message_count(draft), "held": holds or None}
+    draft.event("turn_failed", payload | _rehomed(draft))
+    hold = Hold(at=draft.now, reason=blocks, credential=credential if blocks else None) if holds else None
+    draft.head = replace(draft.head, last_turn_error=TurnError(code=code, message=message), hold=hold)
+    _close(draft, "failed", reason=code)
 
 
 def cancel_turn(draft: Draft) -> None:
     """End a turn that was stopped and has nothing left to wait for."""
-    draft.event("turn_cancelled", {"message_count": _message_count(draft)})
-    _close(draft, "cancelled")
+    stop = draft.turn.stop
+    payload: JsonObject = {"message_count": _message_count(draft)}
+    if stop is not None:
+        payload["reason"] = stop.reason
+        payload["disposition"] = stop.disposition
+        if stop.frontier is not None:
+            payload["frontier"] = encode(stop.frontier)
+    draft.event("turn_cancelled", payload | _rehomed(draft))
+    _close(draft, "cancelled", reason=stop.reason if stop else None)
 
 
-def reject_open_calls(draft: Draft) -> None:
-    """Settle every call of a stopped turn that nobody started; started writes are waited for.
+def steer_turn(draft: Draft) -> None:
+    """Let the running turn end at its next safe boundary: what began goes on, what did not is not run (INBOX-05)."""
+    draft.set_turn(replace(draft.turn, steer=True))
+    withdraw_calls(draft, text=texts.STEERED_BEFORE_START, reason="steered", running_reads=False)
+    step = draft.turn.step
+    if not draft.turn.open_calls and (step is None or step.waits):
+        end_steered_turn(draft)
 
-    A running read counts as not started: it changes nothing, so its result is dropped.
-    """
-    for call in draft.turn.open_calls:
-        interrupt = next((i for i in draft.turn.interrupts if i.call_id == call.call_id), None)
-        if interrupt is not None:
-            draft.event(
-                "interrupt_resolved",
-                {
-                    "interrupt_id": interrupt.interrupt_id,
-                    "kind": interrupt.kind,
-                    "cancellation_reason": "turn_cancelled",
-                },
-            )
-        if call.started is None:
-            settle_call(draft, call, "rejected", texts.STOPPED_BEFORE_START, reason="turn_cancelled")
+
+def end_steered_turn(draft: Draft) -> None:
+    """End a turn that gives way to the steered messages, which all begin the next one."""
+    steered = sum(1 for message in draft.head.inbox if message.is_steered)
+    payload = {"steered_message_count": steered, "message_count": _message_count(draft)}
+    draft.event("turn_steered", payload | _rehomed(draft))
+    _close(draft, "steered")
+
+
+def _rehomed(draft: Draft) -> JsonObject:
+    """Return word of the messages that joined the turn and got no answer by it: they go back to the inbox (U-3)."""
+    joined = draft.turn.joined
+    return {"rehomed": [message.message_id for message in joined]} if joined else {}
 
 
 def record_usage(draft: Draft, rows: tuple[CallUsage, ...], *, step: str, attempt: int, turn_id: str | None) -> None:
@@ -180,15 +211,28 @@ def _message_count(draft: Draft) -> int:
     return draft.message_sequence - draft.turn.first_sequence
 
 
-def _close(draft: Draft, outcome: str, preview: str | None = None) -> None:
+def _close(draft: Draft, outcome: str, preview: str | None = None, reason: str | None = None) -> None:
     turn = draft.turn
     closed = ClosedTurn(
         turn_id=turn.turn_id,
         opened_version=turn.opened_version,
         closed_version=draft.version,
         outcome=outcome,
+        reason=reason,
     )
+    if outcome == "failed":
+        closed = replace(
+            closed,
+            message_id=turn.message_id,
+            model_calls=turn.model_calls,
+            model_version=turn.model_version,
+            denied=turn.denied,
+            run_settings_version=turn.run_settings_version,
+            hold=turn.hold,
+        )
     draft.turn_usage(turn.usage)
+    put_back(draft, turn.joined)
+    no_longer_injected(draft)
     draft.head = replace(
         draft.head,
         turn=None,
@@ -197,10 +241,7 @@ def _close(draft: Draft, outcome: str, preview: str | None = None) -> None:
         preview=draft.head.preview if not preview else preview_of(preview),
     )
     draft.turn_id = None
-    if draft.head.inbox:
-        first, *rest = draft.head.inbox
-        draft.head = replace(draft.head, inbox=tuple(rest))
-        open_turn(draft, first.message_id, first.input_version)
+    start_next(draft)
 
 
 def preview_of(text: str) -> str:

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from perdure.core.expected import expected_dispatches
+from perdure.core.expected import awaited_steps
 from perdure.core.head import Head
 from perdure.embedded.clock import SystemClock
 from perdure.ports import Clock, LiveEvent, SessionKey
@@ -107,7 +107,7 @@ class EmbeddedLive:
         if head.version <= channel.version:
             return  # the word of a later commit came first
         channel.version = head.version
-        expected = {(dispatch.step_id, dispatch.attempt) for dispatch in expected_dispatches(head)}
+        expected = {(dispatch.step_id, dispatch.attempt) for dispatch in awaited_steps(head)}
         for place in [place for place in channel.attempts if place not in expected]:
             channel.close(place)
         channel.wake()

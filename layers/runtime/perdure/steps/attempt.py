@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
-from perdure.core.commands import StepCommand, Taker
+from perdure.core.commands import AttemptPutOff, StepCommand, Taker
 from perdure.core.entries import Entry
-from perdure.core.expected import Dispatch, expected_dispatches
+from perdure.core.expected import Dispatch, awaited_steps, expected_dispatches
 from perdure.core.head import Head, Turn
 from perdure.core.limits import LEASE_DURATION, LEASE_RENEWAL
 from perdure.errors import StoreUnavailableError
@@ -191,6 +191,9 @@ async def claimed(
     holds, loaded = await _claim_and_load(ports, message, owner, ports.clock.now() + LEASE_DURATION)
     head = loaded.head
     if head.turn is None or not _is_expected(head, message):
+        if holds and _waits_for_the_gate(head, message):
+            put_off = AttemptPutOff(step_id=message.step_id, attempt=message.attempt)
+            head = (await execute(ports, message.key, put_off)).head
         await resend_unclaimed(ports, message.key, head)
         yield None
         return
@@ -270,6 +273,13 @@ async def _claim_and_load(ports: Ports, message: StepMessage, owner: str, expire
     if ports.in_process:
         return await claim(), await ports.store.load(message.key)
     return await asyncio.gather(claim(), ports.store.load(message.key))
+
+
+def _waits_for_the_gate(head: Head, message: StepMessage) -> bool:
+    """Whether a pause alone keeps this attempt from running, so that its claim would be lost for nothing."""
+    step = (message.step_id, message.attempt)
+    awaited = any((d.step_id, d.attempt) == step and d.claimed_by is None for d in awaited_steps(head))
+    return head.paused_at is not None and awaited
 
 
 def _is_expected(head: Head, message: StepMessage) -> bool:

@@ -11,7 +11,7 @@ from perdure.agents.definition import AgentRegistry
 from perdure.core.commands import ToolFinished
 from perdure.core.entries import Entry
 from perdure.core.expected import Dispatch
-from perdure.core.history import Transcript
+from perdure.core.history import HistoryOptions, Transcript
 from perdure.ports import Ports, SessionKey
 
 
@@ -40,8 +40,9 @@ class Transcripts:
         self._capacity = capacity
         self._kept: OrderedDict[SessionKey, Transcript] = OrderedDict()
 
-    def take(self, key: SessionKey) -> Transcript:
-        return self._kept.pop(key, None) or Transcript()
+    def take(self, key: SessionKey, options: HistoryOptions) -> Transcript:
+        kept = self._kept.pop(key, None)
+        return kept if kept is not None and kept.options == options else Transcript(options)
 
     def add(self, key: SessionKey, entry: Entry) -> None:
         """Take an entry that this process has just committed, if it is the next one."""

@@ -8,17 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from perdure.core.commands import (
-    Command,
-    ModelFinished,
-    ReceiptClaim,
-    ResolveInterrupt,
-    SendInput,
-    StopTurn,
-    Taker,
-    ToolFinished,
-    ToolsFinished,
-)
+from perdure.core.commands import Command, ModelFinished, ModelWaits, Taker, ToolFinished, ToolsFinished, UserCommand
+from perdure.core.control_commands import ReceiptClaim
 from perdure.core.decide import decide
 from perdure.core.decision import Decision
 from perdure.core.entries import Entry
@@ -117,11 +108,11 @@ async def execute(
         except StaleSessionError:
             tried.pop(loaded.head.version + 1, None)  # nothing was written as that version, and never will be
             conflicts += 1
-            if conflicts > MAX_CONFLICTS and isinstance(command, (SendInput, ResolveInterrupt, StopTurn)):
+            if conflicts > MAX_CONFLICTS and isinstance(command, UserCommand):
                 raise
         except StoreUnavailableError:
             outages += 1
-            is_outcome = isinstance(command, (ModelFinished, ToolFinished, ToolsFinished))
+            is_outcome = isinstance(command, (ModelFinished, ModelWaits, ToolFinished, ToolsFinished))
             if outages > (MAX_OUTAGES_OF_AN_OUTCOME if is_outcome else MAX_OUTAGES):
                 raise
             await ports.clock.sleep(min(OUTAGE_DELAY_SECONDS * 2 ** (outages - 1), LONGEST_OUTAGE_DELAY_SECONDS))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 from perdure.ports import LiveEvent
@@ -12,6 +13,24 @@ JsonObject = dict[str, Any]
 
 MAX_BATCH_CHARACTERS = 4096
 """Text that is gathered at most before it is published (design §7: 4 KB)."""
+
+
+def parts_of(progress: Sequence[LiveEvent]) -> tuple[JsonObject, ...]:
+    """Return the text and reasoning that some progress of a model step shows, as the parts of a message.
+
+    What came before the last `attempt_reset` is gone from the screen, too.
+    """
+    parts: list[JsonObject] = []
+    for event in progress:
+        if event.type == "attempt_reset":
+            parts.clear()
+        elif event.type in ("text_delta", "reasoning_delta"):
+            kind = event.type.removesuffix("_delta")
+            if parts and parts[-1]["type"] == kind:
+                parts[-1]["text"] += event.payload["text"]
+            else:
+                parts.append({"type": kind, "text": event.payload["text"]})
+    return tuple(parts)
 
 
 class Progress:

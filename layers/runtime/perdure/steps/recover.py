@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import Any
 
 from perdure.core.commands import AttemptLost, TimerFired
+from perdure.core.control_commands import CredentialChanged
 from perdure.core.expected import Dispatch, expected_dispatches, expected_timers
-from perdure.core.head import Head
+from perdure.core.head import Head, Hold
 from perdure.core.limits import LEASE_GRACE, START_LEASE, TIMER_GRACE
-from perdure.ports import SessionKey
+from perdure.ports import Ports, SessionKey
 from perdure.steps.base import StepDeps, StepMessage
 from perdure.steps.commit import execute, logger, resend_unclaimed
 from perdure.steps.group import take_known_outcome
+from perdure.steps.progress import parts_of
+
+JsonObject = dict[str, Any]
 
 FIRST_SWEEP_DELAY = timedelta(seconds=60)
 """Time after which a session that is still working is looked at again; doubles with its age."""
@@ -62,8 +67,28 @@ async def sweep_session(deps: StepDeps, key: SessionKey, *, at_start: bool = Fal
         expires_at = await _look_after(deps, key, loaded.head, dispatch, now=now, at_start=at_start)
         if expires_at is not None:  # not renewed until then: its worker is dead
             looks.append(expires_at + LEASE_GRACE)
+    if loaded.head.turn is None and loaded.head.hold is not None and loaded.head.hold.credential is not None:
+        looks.append(now + await _look_at_credential(deps, key, loaded.head, loaded.head.hold, now))
     if looks:  # a session that awaits only a person costs no further look
         await ports.store.postpone(key, loaded.head.version, min(looks))
+
+
+async def _look_at_credential(deps: StepDeps, key: SessionKey, head: Head, hold: Hold, now: datetime) -> timedelta:
+    """Go on with a session whose model refused its credential, once it has another one; says when to look again."""
+    agent = deps.agents.get(head.agent or "")
+    if agent is not None:
+        await execute(deps.ports, key, CredentialChanged(credential=agent.credential_version()))
+    return min(max(now - hold.at, FIRST_SWEEP_DELAY), LAST_SWEEP_DELAY)
+
+
+async def _seen_by_viewers(
+    ports: Ports, key: SessionKey, head: Head, step_id: str, attempt: int
+) -> tuple[JsonObject, ...]:
+    """Return what viewers had seen of a model's answer whose worker died while its turn was being stopped (U-4)."""
+    turn = head.turn
+    if turn is None or turn.stop is None or turn.step is None or turn.step.step_id != step_id:
+        return ()
+    return parts_of(await ports.live.progress(key, step_id, attempt))
 
 
 async def _look_after(
@@ -104,12 +129,14 @@ async def _replace_if_dead(
     revoked = await ports.leases.revoke(key, dispatch.step_id, dispatch.attempt, ports.clock.now())
     if revoked == "alive":
         return False
+    head = (await ports.store.load(key)).head
     lost = AttemptLost(
         step_id=dispatch.step_id,
         attempt=dispatch.attempt,
         claimed=revoked == "claimed" or was_taken,
         reason=reason,
         final=final,
+        parts=await _seen_by_viewers(ports, key, head, dispatch.step_id, dispatch.attempt),
     )
     await execute(ports, key, lost)
     return True

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any
 
 from perdure.agents.definition import AgentDefinition
+from perdure.agents.reconnect import ReconnectPolicy
 from perdure.agents.runner import AgentFrameworkRunner, AgentTurnContext, ModelOutcome
 from perdure.agents.stepwise import StepwiseRunner, requested_calls
-from perdure.core.commands import AttemptLost, ModelFinished, Reconnect, Taker
+from perdure.core.commands import AttemptLost, ModelFinished, ModelWaits, Reconnect, Taker
 from perdure.core.expected import Dispatch, expected_dispatches
-from perdure.core.history import Transcript
+from perdure.core.history import HistoryOptions, Transcript
 from perdure.core.usage import NO_USAGE, CallUsage
 from perdure.errors import (
     ConfigurationError,
@@ -40,17 +40,8 @@ from perdure.steps.progress import Progress
 
 JsonObject = dict[str, Any]
 
-MAX_RECONNECTS = 5
-"""Provider calls that may be sent again within one attempt (spec RETRY-01)."""
-
-FIRST_RECONNECT_DELAY = timedelta(milliseconds=250)
-"""Wait before the first reconnect; doubles with each (spec RETRY-01)."""
-
-RECONNECT_CEILING = timedelta(seconds=30)
-"""Longest wait that we choose ourselves (spec RETRY-01)."""
-
-LONGEST_ASKED_WAIT = timedelta(minutes=5)
-"""Longest `retry-after` that is honoured; a provider that asks for more fails the turn. Our own choice."""
+LONGEST_HELD_WAIT = timedelta(seconds=5)
+"""A wait before a reconnect that is longer is no worker's: its step comes back as a delayed message (spec U-7)."""
 
 TIME_TO_GO_ON = timedelta(minutes=5)
 """Time that a worker must have left to take another step itself; our own choice."""
@@ -61,7 +52,7 @@ WATCH_SECONDS = 1.0
 _FAULTS_OF_THE_STORE = (TransientError, ConflictError, DatabaseUnusableError)
 """Nothing can be recorded then: the sweep finds the attempt when its lease has ended."""
 
-_ERROR_CODES = {"auth": "auth", "timeout": "timeout"}
+_ERROR_CODES = {"auth": "auth", "credits": "credits", "timeout": "timeout"}
 """Model error kinds that a failed turn names; every other kind is `provider` (surface §4.2)."""
 
 
@@ -125,6 +116,14 @@ def taker_of(deps: StepDeps, attempt: Attempt) -> Taker | None:
     return Taker(owner=attempt.owner, any_tool=deps.hot.any_tool)
 
 
+class _PutOff(Exception):  # noqa: N818  no error: the way out of a call that waits
+    """The provider is to be called again after a wait that is too long to hold."""
+
+    def __init__(self, delay: timedelta) -> None:
+        super().__init__()
+        self.delay = delay
+
+
 @dataclass(slots=True)
 class _ModelCall:
     """The provider calls of one attempt, and what is gathered on the way."""
@@ -164,9 +163,16 @@ class _ModelCall:
                 await self.progress.close()
             if end is not None:
                 return await self._finish_with(agent, end)
+        except _PutOff as put_off:
+            return await self._put_off(put_off.delay)
         except ModelCallError as error:
             code = _ERROR_CODES.get(error.kind, "provider")
-            return await self._finish(ending="failed", error_code=code, error_message=error.message)
+            return await self._finish(
+                ending="failed",
+                error_code=code,
+                error_message=error.message,
+                credential=agent.credential_version(),
+            )
         except (ContextOverflowError, SettingsError) as error:
             return await self._finish(ending="failed", error_code=error.code, error_message=error.message)
         except (ConfigurationError, ItemTooLargeError) as error:
@@ -200,7 +206,7 @@ class _ModelCall:
                 outcome = await unless_silent(asking, self.activity, agent.inactivity_timeout)
             except ModelCallError as error:
                 self.usage.append(NO_USAGE)
-                await self._wait_to_reconnect(error)
+                await self._wait_to_reconnect(agent.reconnect, error)
             except asyncio.CancelledError:
                 self.usage.append(NO_USAGE)  # it was made, and what it cost is not known
                 raise
@@ -208,10 +214,10 @@ class _ModelCall:
                 self.usage.append(outcome.usage)
                 return outcome
 
-    async def _wait_to_reconnect(self, error: ModelCallError) -> None:
-        number = len(self.reconnects) + 1
-        delay = reconnect_delay(number, error.retry_after_seconds)
-        if not error.retryable or number > MAX_RECONNECTS or delay is None:
+    async def _wait_to_reconnect(self, policy: ReconnectPolicy, error: ModelCallError) -> None:
+        number = self.attempt.turn.reconnects + len(self.reconnects) + 1
+        delay = policy.delay_before(number, error)
+        if delay is None:
             raise error
         clock = self.attempt.ports.clock
         reset = bool(self.partial)
@@ -220,19 +226,37 @@ class _ModelCall:
             Reconnect(at=clock.now(), retry_in_ms=retry_in_ms, number=number, reason=error.kind, partial=reset)
         )
         if reset:
-            self.retried_partial = "".join(d.text for d in self.partial if isinstance(d, TextDelta))
+            text = "".join(d.text for d in self.partial if isinstance(d, TextDelta))
+            self.retried_partial = text if policy.partial == "echo" else ""
             self.partial.clear()
             await self.progress.say("attempt_reset", {"reason": error.kind})
         await self.progress.say(
             "model_retry_scheduled", {"retry_in_ms": retry_in_ms, "attempt": number, "reason": error.kind}
         )
         await self.progress.flush()
+        if delay > LONGEST_HELD_WAIT:
+            raise _PutOff(delay)
         await clock.sleep(delay.total_seconds())
 
-    async def _transcript(self) -> Transcript:
+    async def _put_off(self, delay: timedelta) -> Executed:
+        """Let the step come back when the wait is over; nobody holds it until then."""
+        attempt = self.attempt
+        waits = ModelWaits(
+            turn_id=attempt.turn.turn_id,
+            step_id=attempt.step_id,
+            attempt=attempt.number,
+            started_at=attempt.started_at,
+            retry_in=delay,
+            usage=tuple(self.usage),
+            reconnects=tuple(self.reconnects),
+            partial=mended(self.retried_partial) or None,
+        )
+        return await attempt.commit(waits)
+
+    async def _transcript(self, options: HistoryOptions) -> Transcript:
         """Take the session's conversation, reading only entries that this process has not seen."""
         attempt = self.attempt
-        transcript = self.deps.transcripts.take(attempt.key)
+        transcript = self.deps.transcripts.take(attempt.key, options)
         first = transcript.version + 1
         if first <= attempt.head.version:
             entries = attempt.at_hand(first)
@@ -243,7 +267,7 @@ class _ModelCall:
 
     async def _context(self, agent: AgentDefinition) -> AgentTurnContext:
         attempt = self.attempt
-        transcript = await self._transcript()
+        transcript = await self._transcript(agent.history)
         context = AgentTurnContext(
             tenant=attempt.key.tenant,
             session_id=attempt.key.session_id,
@@ -257,10 +281,12 @@ class _ModelCall:
             interaction_mode=attempt.head.interaction_mode,
             deadline=attempt.deadline,
             abort=attempt.abort,
+            settings=transcript.settings,
             turn_start=transcript.turn_start,
             last_prompt_tokens=transcript.last_prompt_tokens,
             alive=self.activity.seen,
         )
+        self.retried_partial = transcript.partial if agent.reconnect.partial == "echo" else ""
         self.deps.transcripts.put_back(attempt.key, transcript)
         return context
 
@@ -294,6 +320,10 @@ class _ModelCall:
 
     async def _finish(self, *, error_message: str = "", **outcome: Any) -> Executed:
         attempt = self.attempt
+        agent = self.deps.agents.get(attempt.head.agent or "")
+        if agent is not None:
+            outcome["approval_mode"] = agent.approval_mode
+            outcome["one_by_one"] = agent.approval_order == "sequential"
         command = ModelFinished(
             turn_id=attempt.turn.turn_id,
             step_id=attempt.step_id,
@@ -339,21 +369,3 @@ def _without_its_answer(command: ModelFinished, error: ItemTooLargeError) -> Mod
         error_code="internal",
         error_message=f"the model's answer can't be stored: {error.message}",
     )
-
-
-def reconnect_delay(number: int, asked_seconds: float | None) -> timedelta | None:
-    """Return the wait before a reconnect: 250 ms doubling to 30 s, or longer when the provider asked for it.
-
-    Args:
-        number: Which reconnect it is, from 1.
-        asked_seconds: The provider's `retry-after`, in seconds; None when it did not say.
-
-    Returns:
-        None when the provider asked for more than five minutes.
-    """
-    ours: timedelta = min(FIRST_RECONNECT_DELAY * 2 ** (number - 1), RECONNECT_CEILING)
-    if asked_seconds is None or math.isnan(asked_seconds):
-        return ours
-    if asked_seconds > LONGEST_ASKED_WAIT.total_seconds():
-        return None
-    return max(ours, timedelta(seconds=max(asked_seconds, 0)))

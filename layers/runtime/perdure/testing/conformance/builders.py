@@ -8,15 +8,8 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
 
-from perdure.core.commands import (
-    Command,
-    ModelFinished,
-    ReceiptClaim,
-    RequestedCall,
-    SendInput,
-    ToolFinished,
-    ToolStarted,
-)
+from perdure.core.commands import Command, ModelFinished, RequestedCall, SendInput, ToolFinished, ToolStarted
+from perdure.core.control_commands import ReceiptClaim
 from perdure.core.decide import decide
 from perdure.core.decision import Decision
 from perdure.core.entries import Actor, Entry

@@ -1,0 +1,70 @@
+"""What every operation of a deployment needs: its ports, its agents, and one way to carry out a command."""
+
+from __future__ import annotations
+
+import asyncio
+
+from perdure.checks import Caller, check_owner
+from perdure.core.commands import Command, ResolveInterrupt
+from perdure.core.head import Head
+from perdure.errors import RequestConflictError
+from perdure.ports import SessionKey
+from perdure.reading import Reader
+from perdure.steps.base import StepDeps
+from perdure.steps.commit import Executed, execute
+
+
+class Operations:
+    """The ground that the operations of one deployment stand on.
+
+    Args:
+        knows_agents: False: it only looks at the sessions of a deployment whose agents it does not know.
+    """
+
+    def __init__(self, deps: StepDeps, *, knows_agents: bool = True) -> None:
+        self._deps = deps
+        self._knows_agents = knows_agents
+        self._ports = deps.ports
+        self._reader = Reader(deps.ports)
+
+    async def _execute(self, caller: Caller, key: SessionKey, command: Command) -> Executed:
+        def allow(head: Head) -> None:
+            check_owner(caller, key, head)
+            if isinstance(command, ResolveInterrupt) and command.approved:
+                self._check_can_run(head, command.interrupt_id)
+
+        # A caller may go away at any moment, and what was committed by then must still be sent on its way.
+        executing = asyncio.ensure_future(execute(self._ports, key, command, allow=allow))
+        try:
+            return await asyncio.shield(executing)
+        except asyncio.CancelledError:
+            executing.add_done_callback(_seen)
+            raise
+
+    async def _visible(self, caller: Caller, key: SessionKey) -> Head | None:
+        """Return the session's head, or None when it was never written or belongs to somebody else."""
+        head = await self._ports.store.peek(key)
+        check_owner(caller, key, head)
+        return head if head.exists else None
+
+    def _check_can_run(self, head: Head, interrupt_id: str) -> None:
+        """Refuse to approve what this deployment can't run; rejecting and stopping still work (field case F043)."""
+        call = head.turn.call(interrupt_id) if head.turn else None
+        if call is None or call.status != "awaiting_approval":
+            return
+        if not self._can_run(head.agent, call.tool_name):
+            raise RequestConflictError(
+                f"agent {head.agent!r} with tool {call.tool_name!r} is not part of this deployment: "
+                "deploy it again, reject the call or stop the turn",
+                code="agent_missing",
+            )
+
+    def _can_run(self, agent_name: str | None, tool_name: str) -> bool:
+        agent = self._deps.agents.get(agent_name or "")
+        return agent is not None and (agent.runner is not None or agent.tool(tool_name) is not None)
+
+
+def _seen(executed: asyncio.Future[Executed]) -> None:
+    """Look at what became of a command that nobody waits for, or asyncio reports its failure."""
+    if not executed.cancelled():
+        executed.exception()
