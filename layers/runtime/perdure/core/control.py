@@ -21,7 +21,7 @@ from perdure.core.delivery import deliver
 from perdure.core.entries import Actor
 from perdure.core.head import QueuedMessage, Turn
 from perdure.core.hold import release
-from perdure.core.inbox import coalesced, find, insert, same_class, take_out
+from perdure.core.inbox import coalesced, find, insert, place, same_class, take_out
 from perdure.core.stop import begin_stop, result_for_another_turn
 from perdure.core.turns import reopen_turn, start_next
 from perdure.core.values import replace
@@ -148,6 +148,7 @@ def on_move_message(draft: Draft, command: MoveMessage) -> Decision:
     other_id = command.before or command.after
     take_out(draft, message)
     inbox = draft.head.inbox
+    like = [i for i, other in enumerate(inbox) if same_class(message, other)]
     if other_id is not None:
         other = waiting_message(draft, other_id) if other_id != command.message_id else None
         if other is None or not same_class(message, other):
@@ -155,12 +156,11 @@ def on_move_message(draft: Draft, command: MoveMessage) -> Decision:
                 f"message {message.message_id!r} can't be moved next to {other_id!r}, which is delivered another way: "
                 "change its delivery"
             )
-        position = inbox.index(other) + (1 if command.after else 0)
+        insert(draft, message, inbox.index(other) + (1 if command.after else 0))
+    elif command.position == "first" and like:
+        insert(draft, message, like[0])
     else:
-        like = [i for i, other in enumerate(inbox) if same_class(message, other)]
-        at_end = command.position == "last"
-        position = len(inbox) if not like else (like[-1] + 1 if at_end else like[0])
-    insert(draft, message, position)
+        place(draft, message)
     draft.event("inbox.moved", {"message_id": message.message_id})
     return draft.decision({"result": "recorded"}, command.receipts)
 
