@@ -20,7 +20,6 @@ from perdure.core.commands import (
     ModelFinished,
     ModelWaits,
     Reconnect,
-    RequestedCall,
     ResolveInterrupt,
     SendInput,
     StopTurn,
@@ -44,51 +43,10 @@ from perdure.core.entries import Input
 from perdure.core.expected import expected_timers
 from perdure.core.head import ClosedTurn, Frontier, Head, Turn
 from perdure.core.inbox import DELIVERIES, find
-from perdure.core.usage import NO_TOTALS, CallUsage
+from perdure.core.usage import NO_TOTALS
+from tests.property.strategies import ENDINGS, call_lists, deliveries, parts, policies, providers, usage_rows
 from tests.property.world import World
-from tests.unit.core.builders import ALICE, BOB, a_claim, text_part
-
-EFFECTS = ("read", "idempotent_write", "non_idempotent_write", "unclassified")
-ENDINGS = ("answer", "tool_calls", "tool_calls", "tool_calls", "truncated", "filtered", "refused", "failed", "aborted")
-SETTLED = (None, None, None, None, ("failed", "unknown tool nope"))
-
-figures = st.one_of(st.none(), st.integers(0, 1000))
-usage_rows = st.lists(
-    st.builds(
-        CallUsage,
-        input_tokens=figures,
-        output_tokens=figures,
-        cached_input_tokens=figures,
-        reasoning_tokens=figures,
-        cost=st.sampled_from([None, "0.01", "0.0000001", "2"]),
-        currency=st.sampled_from(["USD", "EUR"]),
-    ),
-    max_size=2,
-).map(tuple)
-calls = st.builds(
-    RequestedCall,
-    tool_name=st.sampled_from(["a", "b"]),
-    effect=st.sampled_from(EFFECTS),
-    requires_approval=st.booleans(),
-    provider_call_id=st.sampled_from([None, "p1", "p2", "call-2-0", "call-2-1"]),
-    arguments=st.sampled_from([{}, {"x": 1}, None]),
-    arguments_text=st.just("{"),
-    approval_deadline=st.sampled_from([None, timedelta(minutes=1), timedelta(hours=2)]),
-    settled=st.sampled_from(SETTLED),
-)
-call_lists = st.one_of(
-    st.lists(calls, max_size=4),
-    st.builds(lambda call, count: [call] * count, calls, st.sampled_from([9, 12, 64, 65, 70])),
-).map(tuple)
-parts = st.sampled_from([(), (text_part("hi"),), ({"type": "reasoning", "text": "hm"}, text_part("ho"))])
-deliveries = st.sampled_from([None, "queue", *DELIVERIES])
-policies = st.builds(
-    InboxPolicy,
-    delivery=st.sampled_from(["queue", "inject"]),
-    coalesce=st.booleans(),
-    on_turn_failure=st.sampled_from(["continue", "auto"]),
-)
-providers = st.sampled_from([None, {"provider": "stub", "api": "chat"}, {"provider": "other", "api": "chat"}])
+from tests.unit.core.builders import ALICE, BOB, a_claim
 
 
 class CoreMachine(RuleBasedStateMachine):
@@ -405,27 +363,10 @@ class CoreMachine(RuleBasedStateMachine):
                 world.do(StopTurn(actor=ALICE))
             if world.head.turn is None:
                 break
-            self._one_step_to_the_end(world)
+            world.one_step_to_the_end()
         assert world.head.turn is None, "the session never comes to rest"
         assert all(message.is_passive for message in world.head.inbox)
         world.check()
-
-    def _one_step_to_the_end(self, world: World) -> None:
-        if world.turn.step is not None:
-            world.model_answers()
-        elif world.pending:
-            world.now = max([world.now, *(t.due_at for t in expected_timers(world.head))])
-            timed = {timer.timer_id for timer in expected_timers(world.head)}
-            for interrupt_id in world.pending:
-                world.fires(interrupt_id) if interrupt_id in timed else world.approve(interrupt_id)
-        else:
-            step_id, attempt = world.expected_attempts()[0]
-            if (step_id, attempt) in world.claimed | world.revoked:
-                world.loses(step_id, claimed=(step_id, attempt) in world.claimed)
-                return
-            world.claimed.add((step_id, attempt))
-            if world.call(step_id).is_read or world.starts(step_id, owner="last"):
-                world.finishes(step_id)
 
 
 def _but_for_usage(head: Head) -> tuple[Turn | None, ClosedTurn | None]:

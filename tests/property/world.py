@@ -12,7 +12,7 @@ from perdure.core.commands import Command, ModelFinished, SendInput, ToolStarted
 from perdure.core.decide import decide, head_bytes
 from perdure.core.decision import Decision
 from perdure.core.entries import Entry
-from perdure.core.expected import awaited_steps, sweep_due_at
+from perdure.core.expected import awaited_steps, expected_timers, sweep_due_at
 from perdure.core.fates import TurnFate, fates_of
 from perdure.core.head import Head
 from perdure.core.history import HistoryItem, ModelItem, ToolResultItem, Transcript, UserItem, history, wire_ids
@@ -153,6 +153,24 @@ class World(Play):
     def _entries_of_last_turn(self) -> list[Entry]:
         last = self.head.last_turn
         return self.log[last.opened_version - 1 :] if last else []
+
+    def one_step_to_the_end(self) -> None:
+        """Have everybody do their part of what is expected now."""
+        if self.turn.step is not None:
+            self.model_answers()
+        elif self.pending:
+            self.now = max([self.now, *(t.due_at for t in expected_timers(self.head))])
+            timed = {timer.timer_id for timer in expected_timers(self.head)}
+            for interrupt_id in self.pending:
+                self.fires(interrupt_id) if interrupt_id in timed else self.approve(interrupt_id)
+        else:
+            step_id, attempt = self.expected_attempts()[0]
+            if (step_id, attempt) in self.claimed | self.revoked:
+                self.loses(step_id, claimed=(step_id, attempt) in self.claimed)
+                return
+            self.claimed.add((step_id, attempt))
+            if self.call(step_id).is_read or self.starts(step_id, owner="last"):
+                self.finishes(step_id)
 
     # --- what holds at any time --------------------------------------------------------------------------------
 
