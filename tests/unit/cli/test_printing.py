@@ -101,6 +101,23 @@ def test_an_event_is_one_line_or_none(kind: str) -> None:
     assert describe_event({"type": kind, "payload": payload}) == line
 
 
+def test_a_turn_that_did_not_end_by_its_model_says_what_ended_it() -> None:
+    def ended(**payload: Any) -> str | None:
+        return describe_event({"type": "turn_completed", "payload": payload})
+
+    assert ended() == "turn completed"
+    assert ended(reason="model_call_limit") == "turn completed (model_call_limit)"
+    assert ended(reason="policy_stop", policy_name="after-submit") == "turn completed (after-submit)"
+
+
+def test_a_file_is_shown_by_its_name_or_reference(capsys: pytest.CaptureFixture[str]) -> None:
+    files = [{"type": "file", "reference": "uploads/7", "name": "cat.png"}, {"type": "file", "reference": "uploads/8"}]
+
+    print_message({"role": "user", "parts": [{"type": "text", "text": "look"}, *files]})
+
+    assert capsys.readouterr().out == "you: look\n  file cat.png\n  file uploads/8\n"
+
+
 def test_decisions_tell_who_and_why() -> None:
     refused = {"approved": False, "actor": {"subject": "ada"}}
     withdrawn = {"approved": False, "cancellation_reason": "turn_stopped"}

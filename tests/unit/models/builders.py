@@ -97,8 +97,11 @@ async def failure_of(model, request=None) -> ModelCallError:
 class Body(httpx.AsyncByteStream):
     """A body that comes piece by piece and then, if told so, falls silent or breaks. Knows whether it was closed."""
 
-    def __init__(self, *pieces: bytes, silent: bool = False, error: Exception | None = None) -> None:
+    def __init__(
+        self, *pieces: bytes, silent: bool = False, error: Exception | None = None, closing: Exception | None = None
+    ) -> None:
         self._pieces = pieces
+        self._closing = closing
         self._silent = silent
         self._error = error
         self.closed = False
@@ -113,6 +116,8 @@ class Body(httpx.AsyncByteStream):
 
     async def aclose(self) -> None:
         self.closed = True
+        if self._closing:
+            raise self._closing
 
     def response(self) -> httpx.Response:
         return httpx.Response(200, headers={"content-type": "text/event-stream"}, stream=self)

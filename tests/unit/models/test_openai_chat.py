@@ -326,6 +326,31 @@ async def test_closing_the_iterator_closes_the_response() -> None:
     assert body.closed
 
 
+async def test_a_connection_that_can_not_be_closed_changes_neither_an_answer_nor_an_error() -> None:
+    # MODEL-22
+    broken = httpx.ReadError("the close failed")
+    whole = Body(sse(chunk({"content": "x"}, "stop")), closing=broken)
+    cut = Body(sse(chunk({"content": "x"}), done=False), error=httpx.ReadError("cut"), closing=broken)
+
+    assert (await respond(a_model(whole.response()))).text == "x"
+    assert (await failure_of(a_model(cut.response()))).kind == "malformed"
+    assert whole.closed
+    assert cut.closed
+
+
+async def test_leaving_a_stream_whose_connection_can_not_be_closed_keeps_the_reason_for_leaving() -> None:
+    body = Body(sse(chunk({"content": "a"}), done=False), silent=True, closing=httpx.ReadError("the close failed"))
+
+    async def leave() -> None:
+        async with aclosing(a_model(body.response()).stream(a_request())) as stream:
+            await anext(stream)
+            raise KeyError("the reader's own")
+
+    with pytest.raises(KeyError, match="the reader's own"):
+        await leave()
+    assert body.closed
+
+
 async def test_cancelling_the_caller_closes_the_response_and_stays_a_cancellation() -> None:
     body = Body(sse(chunk({"content": "a"}), done=False), silent=True)
     got_one = asyncio.Event()

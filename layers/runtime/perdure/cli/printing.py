@@ -66,6 +66,8 @@ def print_message(message: JsonObject) -> None:
             say(f"  tool {part['tool_name']} {arguments_of(part)}")
         elif part["type"] == "tool_result":
             say(f"  -> {part['status']}: {shortened(part['output'])}")
+        elif part["type"] == "file":
+            say(f"  file {part.get('name') or part['reference']}")
         if part.get("truncated"):
             say(f"  (only the start is shown, of {part['bytes']} bytes)")
 
@@ -83,7 +85,7 @@ def describe_event(event: JsonObject) -> str | None:
     name = payload.get("tool_name", "")
     lines = {
         "turn_started": "turn started",
-        "turn_completed": "turn completed",
+        "turn_completed": f"turn completed{_why(payload)}",
         "turn_cancelled": "turn stopped",
         "turn_stopping": "stop requested",
         "model_started": "model step started",
@@ -103,6 +105,11 @@ def describe_event(event: JsonObject) -> str | None:
     if kind == "interrupt_resolved":
         return f"approval {_decision(payload)}"
     return lines.get(kind)
+
+
+def _why(payload: JsonObject) -> str:
+    reason = payload.get("policy_name") or payload.get("reason")
+    return f" ({reason})" if reason else ""
 
 
 def _decision(payload: JsonObject) -> str:

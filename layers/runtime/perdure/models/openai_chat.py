@@ -10,7 +10,7 @@ import asyncio
 import json
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from datetime import timedelta
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -248,7 +248,8 @@ class OpenAIChatModel:
         try:
             yield response
         finally:
-            await response.aclose()
+            with suppress(Exception):  # how a call ended is not changed by how its connection did (spec MODEL-22)
+                await response.aclose()
 
     async def _events(
         self, response: httpx.Response, patience: Patience, answer: ChatStream

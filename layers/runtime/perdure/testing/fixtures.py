@@ -244,7 +244,7 @@ def _shown(part: JsonObject) -> str:
         return f"{part['tool_name']}(…)"
     if part["type"] == "tool_result":
         return f"{part['status']}: {part['output']}"
-    return str(part["text"])
+    return f"file {part['reference']}" if part["type"] == "file" else str(part["text"])
 
 
 @asynccontextmanager

@@ -116,7 +116,7 @@ def _line(message: JsonObject, part: JsonObject, call: int) -> Line:
     elif kind == "tool_result":
         text = f"{part['tool_name']}: {part['output']}"
     else:
-        text = str(part["text"])
+        text = str(part.get("text", part.get("reference")))
     turn = int(message["turn_id"].rsplit("-", 1)[1])
     return Line(message["role"], text, turn, part["status"] if kind == "tool_result" else message.get("status"), call)
 
