@@ -14,8 +14,10 @@ from typing import Any
 import pytest
 
 from perdure import AgentDefinition, function_tool
+from perdure.agents.inbox import InboxSettings
 from perdure.agents.tools import FunctionTool
 from perdure.models import ModelRequest, ModelSettings, OpenAIChatModel, StreamItem
+from perdure.service import LOCAL_CALLER
 from perdure.testing.clock import VirtualClock
 from perdure.testing.fixtures import Stage, open_stage, redeployed
 from perdure.testing.providers import FaultProvider, HttpError, answer, events, wants
@@ -82,6 +84,10 @@ async def turn(stage: Stage, text: str = "hi") -> JsonObject:
     return (await stage.events())[-1]
 
 
+async def set_to(stage: Stage, **settings: Any) -> None:
+    await stage.service.update_settings(LOCAL_CALLER, "s-1", settings)
+
+
 def part(*calls: JsonObject, finish: str | None = None) -> JsonObject:
     choice: JsonObject = {"index": 0, "delta": {"tool_calls": list(calls)} if calls else {}}
     return {"choices": [choice | ({"finish_reason": finish} if finish else {})]}
@@ -132,7 +138,7 @@ async def test_f003_an_answer_that_hits_its_limit_fails_the_turn_keeps_its_usage
     look = Counter("look")
     cut = answer("Part", calls=[wants("look", '{"city": "A', "c1")], finish="length")
     provider = FaultProvider([cut, answer("better")])
-    async with on_stage(provider, tools=[look.tool]) as stage:
+    async with on_stage(provider, tools=[look.tool], inbox=InboxSettings(on_turn_failure="continue")) as stage:
         ended = await turn(stage)
         usage = (await stage.head()).usage
         again = await turn(stage, "again")
@@ -165,17 +171,17 @@ async def test_f012_what_was_signed_comes_back_as_it_was_after_the_session_was_l
 
 async def test_f014_a_session_goes_from_one_provider_to_another_and_back() -> None:
     # X's ids are illegal elsewhere. Y is strict: it would refuse them, and anything that only X knows.
-    session_set_to: JsonObject = {"model": "x"}
     look = Counter("look")
     x = FaultProvider(
         [answer(reasoning="secret", calls=[wants("look", {}, "call_abc|fc_123")]), *[answer("x")] * 2], strict=False
     )
     y = FaultProvider([answer("y")])
-    async with on_stage(x, y, tools=[look.tool], settings_resolver=lambda _: dict(session_set_to)) as stage:
+    async with on_stage(x, y, tools=[look.tool]) as stage:
         await turn(stage, "first")
-        session_set_to["model"] = "y"
+        await set_to(stage, model="y")
         await turn(stage, "continue")
-        session_set_to["model"] = "x"
+        shown = (await stage.snapshot())["settings"]
+        await set_to(stage, model="x")
         await turn(stage, "and now")
         said = [text for role, text in await stage.transcript() if role == "assistant"]
 
@@ -185,6 +191,7 @@ async def test_f014_a_session_goes_from_one_provider_to_another_and_back() -> No
         return list(zip(calls, [m["tool_call_id"] for m in messages if m["role"] == "tool"], strict=True))
 
     assert said[1:] == ["x", "y", "x"]
+    assert shown == {"model": "y"}
     assert y.refusals == []
     assert [ours == again and "fc_123" not in ours for ours, again in ids(y)] == [True]
     assert ids(x) == [("call_abc|fc_123", "call_abc|fc_123")]
@@ -207,10 +214,10 @@ async def test_f015_null_counters_leave_a_row_with_what_is_known_and_a_partial_t
 
 async def test_f017_a_provider_that_tells_no_usage_leaves_it_unknown_and_one_that_is_asked_tells_it() -> None:
     silent, telling = FaultProvider([answer("hi", usage=None)]), FaultProvider([answer("hi")])
-    session_set_to: JsonObject = {"model": "y"}
-    async with on_stage(silent, telling, settings_resolver=lambda _: dict(session_set_to)) as stage:
-        await turn(stage)
-        session_set_to["model"] = "x"
+    async with on_stage(silent, telling) as stage:
+        await stage.send("hi", settings={"model": "y"})
+        await stage.run_all()
+        await set_to(stage, model="x")
         await turn(stage)
         rows = [
             e["payload"]["recorded"]["output_tokens"] for e in await stage.events() if e["type"] == "usage_recorded"
@@ -310,3 +317,32 @@ async def test_the_settings_of_a_call_are_those_that_strict_providers_know() -> 
         "reasoning_effort": "low",
         "service_tier": None,
     }
+
+
+async def test_a_change_of_the_model_does_not_reach_the_turn_that_runs() -> None:
+    look = Counter("look")
+    x = FaultProvider([answer(calls=[wants("look", {}, "c1")]), answer("from x")])
+    y = FaultProvider([answer("from y")])
+    async with on_stage(x, y, tools=[look.tool]) as stage:
+        await stage.send("first")
+        await stage.run_next()
+        await set_to(stage, model="y")
+        await stage.run_all()
+        await turn(stage, "second")
+        said = [text for role, text in await stage.transcript() if role == "assistant"]
+
+    assert said[1:] == ["from x", "from y"]
+
+
+async def test_settings_of_a_session_that_no_deployment_has_fail_its_turn_and_the_next_ones_may_be_right() -> None:
+    x = FaultProvider([answer("from x")])
+    async with on_stage(x, inbox=InboxSettings(on_turn_failure="continue")) as stage:
+        await stage.send("hi", settings={"model": "gpt-9"})
+        await stage.run_all()
+        failed = (await stage.events())[-1]
+        await set_to(stage, model_settings={"temperature": 0.5})
+        ended = await turn(stage, "again")
+
+    assert failed["payload"]["error"]["code"] == "configuration"
+    assert ended["type"] == "turn_completed"
+    assert [request.body["temperature"] for request in x.requests] == [0.5]
