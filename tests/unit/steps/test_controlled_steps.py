@@ -18,8 +18,7 @@ from perdure.steps.recover import sweep_session
 from perdure.steps.run_model import run_model
 from perdure.testing.clock import VirtualClock
 from perdure.testing.fixtures import Stage, open_stage
-from tests.unit.steps.builders import Provider, an_agent, asking_for, failing
-from tests.unit.steps.test_run_model import HangingModel
+from tests.unit.steps.builders import HangingModel, Provider, an_agent, asking_for, failing
 
 KEY = SessionKey("local", "s-1")
 
