@@ -28,8 +28,7 @@ def queue(aws: AwsInProcess, clock: SteppingClock) -> SqsStepQueue:
     return SqsStepQueue(aws.clients.sqs, {"run_model": aws.queue_urls["run-model"]}, clock)
 
 
-@pytest.fixture
-def timers(aws: AwsInProcess, clock: SteppingClock) -> SchedulerTimers:
+def timers_of(aws: AwsInProcess, clock: SteppingClock, **settings: Any) -> SchedulerTimers:
     return SchedulerTimers(
         lambda: aws.clients.scheduler,
         aws.clients.sqs,
@@ -38,7 +37,13 @@ def timers(aws: AwsInProcess, clock: SteppingClock) -> SchedulerTimers:
         queue_arn=aws.queue_arns["timers"],
         group=aws.schedule_group,
         role_arn=aws.schedule_role_arn,
+        **settings,
     )
+
+
+@pytest.fixture
+def timers(aws: AwsInProcess, clock: SteppingClock) -> SchedulerTimers:
+    return timers_of(aws, clock)
 
 
 def schedules(aws: AwsInProcess) -> list[dict[str, Any]]:
@@ -167,4 +172,19 @@ async def test_a_timer_is_cancelled_under_the_name_it_was_set_with(aws: AwsInPro
     await timers.cancel(LONGEST_KEY, timer)
     await timers.cancel(LONGEST_KEY, timer)
 
+    assert schedules(aws) == []
+
+
+@pytest.mark.parametrize(("seconds", "scheduled"), [(129, 0), (130, 1)])
+async def test_a_shorter_lead_makes_a_schedule_sooner_and_its_cancel_finds_it(
+    aws: AwsInProcess, clock: SteppingClock, seconds: int, scheduled: int
+) -> None:
+    timers = timers_of(aws, clock, lead=timedelta(seconds=10))
+    timer = Timer(timer_id="call-2-0", fence=2, due_at=NOON + timedelta(seconds=seconds))
+
+    await timers.set(KEY, timer)
+    fire_at = [schedule["ScheduleExpression"] for schedule in schedules(aws)]
+    await timers.cancel(KEY, timer)
+
+    assert fire_at == ["at(2026-11-30T12:02:00)"] * scheduled
     assert schedules(aws) == []

@@ -43,6 +43,21 @@ def test_a_missing_or_empty_variable_is_named(environment: dict[str, str], name:
         Settings.from_environment(given)
 
 
+@pytest.mark.parametrize(
+    ("seconds", "good"), [("0", True), ("900", True), ("901", False), ("-1", False), ("soon", False)]
+)
+def test_a_schedule_fires_no_longer_before_its_time_than_a_message_can_wait(
+    environment: dict[str, str], seconds: str, good: bool
+) -> None:
+    given = environment | {"SCHEDULE_LEAD_SECONDS": seconds}
+
+    if good:
+        assert Settings.from_environment(given).schedule_lead_seconds == int(seconds)
+    else:
+        with pytest.raises(ConfigurationError, match="SCHEDULE_LEAD_SECONDS"):
+            Settings.from_environment(given)
+
+
 @pytest.mark.parametrize("agents", ["agents", "agents:", ":agents", "a b:c"])
 def test_agents_are_named_by_module_and_attribute(environment: dict[str, str], agents: str) -> None:
     with pytest.raises(ConfigurationError, match="PERDURE_AGENTS"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 from collections.abc import Coroutine
+from datetime import timedelta
 from functools import cache, cached_property
 from typing import Any, TypeVar
 
@@ -95,6 +96,7 @@ class Runtime:
             queue_arn=self.settings.timers_queue_arn,
             group=self.settings.schedule_group,
             role_arn=self.settings.schedule_role_arn,
+            lead=timedelta(seconds=self.settings.schedule_lead_seconds),
         )
 
     @cached_property

@@ -8,7 +8,10 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from perdure.aws.limits import SCHEDULE_LEAD
 from perdure.errors import ConfigurationError
+
+_LEAD_SECONDS = int(SCHEDULE_LEAD.total_seconds())
 
 
 class Settings(BaseModel):
@@ -32,6 +35,7 @@ class Settings(BaseModel):
     socket_endpoint: str = Field(min_length=1)
     perdure_agents: str = Field(min_length=3, pattern=r"^[\w.]+:\w+$")
     tenant_claim: str = Field(default="tenant", min_length=1)
+    schedule_lead_seconds: int = Field(default=_LEAD_SECONDS, ge=0, le=_LEAD_SECONDS)
     model_key_secret_arn: str = ""  # set for functions that call models, if there is such a secret
 
     @classmethod

@@ -1,7 +1,7 @@
 """Timers: SQS delays up to 15 minutes, EventBridge one-shot schedules beyond.
 
-A schedule fires up to 15 minutes early, by its own imprecision of a minute, and the message that it sends waits for
-the rest in the queue; so a wait of a year ends on the second.
+A schedule fires 15 minutes early (its lead), with its own imprecision of a minute, and the message that it sends waits
+for the rest in the queue; so a wait of a year ends on the second.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from perdure.aws import keys
 from perdure.aws.clients import in_thread
-from perdure.aws.limits import MAX_DELAY, MIN_SCHEDULE_AHEAD, SCHEDULE_LEAD
+from perdure.aws.limits import MIN_SCHEDULE_AHEAD, SCHEDULE_LEAD
 from perdure.aws.messages import TimerMessage
 from perdure.aws.queues import Sender
 from perdure.core.expected import Timer
@@ -30,6 +30,7 @@ class SchedulerTimers:
     Args:
         scheduler: Gives the Scheduler client when a long timer comes.
         role_arn: The role by which Scheduler sends to the queue.
+        lead: How much before its time a timer's schedule fires; at most the longest delay of a message.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class SchedulerTimers:
         queue_arn: str,
         group: str,
         role_arn: str,
+        lead: timedelta = SCHEDULE_LEAD,
     ) -> None:
         self._scheduler = scheduler
         self._sender = Sender(sqs, clock)
@@ -50,11 +52,12 @@ class SchedulerTimers:
         self._queue_arn = queue_arn
         self._group = group
         self._role_arn = role_arn
+        self._lead = lead
 
     async def set(self, key: SessionKey, timer: Timer) -> None:
         """Set a timer; setting the same one again changes nothing, or sends one more message that does nothing."""
         message = TimerMessage.of(key, timer)
-        fires_at = _rounded_up(timer.due_at - SCHEDULE_LEAD)
+        fires_at = _rounded_up(timer.due_at - self._lead)
         if fires_at < self._clock.now() + MIN_SCHEDULE_AHEAD:
             await self._sender.send(self._queue_url, message, tenant=key.tenant, not_before=timer.due_at)
             return
@@ -76,7 +79,7 @@ class SchedulerTimers:
 
     async def cancel(self, key: SessionKey, timer: Timer) -> None:
         """Remove a timer's schedule if it is still there. A message already in the queue does nothing on arrival."""
-        if timer.due_at - self._clock.now() <= MAX_DELAY - _SLACK:
+        if timer.due_at - self._clock.now() <= self._lead - _SLACK:
             return  # its schedule has fired, or there never was one
         await self._call("delete_schedule", unless="MISSING", Name=schedule_name(key, timer), GroupName=self._group)
 
