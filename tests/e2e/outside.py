@@ -110,6 +110,7 @@ class Outside:
         self._thread = threading.Thread(target=self._loop.run_forever, name="outside", daemon=True)
         self._provider = FaultProvider(script)
         self._servers: list[asyncio.Server] = []
+        self._clients: set[asyncio.StreamWriter] = set()
         self._tls_port = 0
         self.proxy_port = 0
 
@@ -136,6 +137,11 @@ class Outside:
     def model_departures(self) -> int:
         """Return how many clients have left the model before its answer had ended."""
         return self._provider.departures
+
+    def hang_up(self) -> None:
+        """Break every connection to the gateway, WebSockets among them."""
+        for writer in list(self._clients):
+            self._loop.call_soon_threadsafe(writer.transport.abort)
 
     def __enter__(self) -> Self:
         _write_certificates(self.authority, self._certificate)
@@ -183,6 +189,13 @@ class Outside:
 
     async def _secured(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """The TLS server: the issuer, the callbacks of functions, and all else is API Gateway's."""
+        self._clients.add(writer)
+        try:
+            await self._answer(reader, writer)
+        finally:
+            self._clients.discard(writer)
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with _ending(writer):
             head = await reader.readuntil(b"\r\n\r\n")
             host = re.search(rb"\r\nhost: *([^\r:]+)", head, re.IGNORECASE)

@@ -18,6 +18,17 @@ T1 = 'call lookup_order {"order_id": "7"}'
 REFUND = 'call refund_order {"order_id": "%s", "amount": %s}'
 
 
+FAR = "far"
+"""A session whose deadline `test_later` looks at."""
+
+
+def schedules(world: World) -> list[str]:
+    """Return the names of the schedules in the stack's group."""
+    group = world.stack.ids["TimersScheduleGroup"]
+    found = world.stack.client("scheduler").list_schedules(GroupName=group)["Schedules"]
+    return sorted(schedule["Name"] for schedule in found)
+
+
 def refunds(world: World, order_id: str) -> list[float]:
     """Return what the shop has really paid back for an order; every function writes into the same books."""
     books = world.emulator.temporary / "perdure-shop.jsonl"
@@ -89,6 +100,24 @@ async def test_a_decision_that_comes_too_late_is_made_by_the_deadline(world: Wor
     assert interrupt == waiting["pending_interrupts"][0]["interrupt_id"]
     assert [call["status"] for call in snapshot["tool_calls"]] == ["rejected"]
     assert refunds(world, "2") == []
+
+
+async def test_a_deadline_beyond_a_messages_delay_is_a_schedule(world: World) -> None:
+    user = world.user()
+    async with user.session(FAR, agent="patient") as session:
+        await session.send(REFUND % (9, 34.2))
+        await asked(session)
+        world.begun.add(FAR)
+    (begun,) = schedules(world)
+    async with user.session("decided-early", agent="patient") as session:
+        await session.send(REFUND % (10, 27))
+        interrupt = await asked(session)
+        await poll_until(lambda: len(schedules(world)) == 2)
+        await session.resolve(interrupt, approved=True)
+        snapshot = await ended(session)
+
+    assert "Refunded 27.00 euros" in last_text(snapshot)
+    assert schedules(world) == [begun], "a decision removes its schedule"
 
 
 async def test_a_stop_in_mid_stream_ends_the_turn_and_the_request_to_the_model(world: World) -> None:
