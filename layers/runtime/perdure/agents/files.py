@@ -10,7 +10,7 @@ from typing import Literal
 
 from perdure.agents.step import InstructionContext, StepContext, answered
 from perdure.core.entries import FileRef
-from perdure.core.history import HistoryItem, ModelItem, UserItem
+from perdure.core.history import HistoryItem, ModelItem, ToolResultItem, UserItem
 from perdure.errors import UnresolvedFileError
 from perdure.models.base import FileData, GeneratedFile
 
@@ -38,7 +38,11 @@ async def resolved_files(
     Raises:
         UnresolvedFileError: A user's file has nothing behind it, and the agent wants an error.
     """
-    asked = {file.reference: file for item in messages if isinstance(item, UserItem) for file in item.files}
+    # Runs over the whole conversation at each step, so one without files has to be told from the others quickly.
+    with_files = [item for item in messages if type(item) is not ToolResultItem and item.files]
+    if not with_files:
+        return tuple(messages), {}
+    asked = {file.reference: file for item in with_files if isinstance(item, UserItem) for file in item.files}
     found: dict[str, FileData] = {}
     if asked and resolver is not None:
         answers = await asyncio.gather(*(answered(resolver(file, step)) for file in asked.values()))

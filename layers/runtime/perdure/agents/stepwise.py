@@ -101,8 +101,9 @@ def _stream(agent: AgentDefinition, context: AgentTurnContext, prepared: Prepare
 
 async def _close(reading: asyncio.Future[ModelResponse], stream: AsyncIterator[StreamItem]) -> None:
     """End the reading and the stream. A failure of the cleanup never replaces what went wrong before."""
-    reading.cancel()
-    await asyncio.wait({reading})
+    if not reading.done():
+        reading.cancel()
+        await asyncio.wait({reading})
     if not reading.cancelled():
         reading.exception()  # seen, so that asyncio does not report it a second time
     aclose = getattr(stream, "aclose", None)

@@ -112,10 +112,14 @@ def oldest_within(events: Iterable[JsonObject], budget: int) -> list[JsonObject]
 
 def _is_small(event: JsonObject) -> bool:
     """Whether an event surely takes less than `_SMALL_EVENT` bytes, told without writing it down."""
-    values = [value for value in event["payload"].values() if value is not None]
-    return len(values) <= 8 and all(
-        isinstance(value, (bool, int, float)) or (isinstance(value, str) and len(value) <= 128) for value in values
-    )
+    payload = event["payload"]
+    return len(payload) <= 8 and all(map(_is_short, payload.values()))
+
+
+def _is_short(value: Any) -> bool:
+    if isinstance(value, str):
+        return len(value) <= 128
+    return value is None or isinstance(value, (bool, int, float))
 
 
 def _event_within(event: JsonObject, budget: int) -> JsonObject:

@@ -29,7 +29,8 @@ def from_millis(millis: int) -> datetime:
 
 def format_time(moment: datetime) -> str:
     """Return a moment as users see it: RFC 3339 in UTC with milliseconds."""
-    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    in_utc = moment if moment.tzinfo is UTC else moment.astimezone(UTC)
+    return in_utc.isoformat("T", "milliseconds")[: -len("+00:00")] + "Z"
 
 
 def encode(value: Any) -> dict[str, Any]:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from datetime import UTC, datetime
+import time
+from datetime import datetime
+
+from perdure.core.codec import from_millis
 
 
 class SystemClock:
@@ -12,8 +15,7 @@ class SystemClock:
 
     def now(self) -> datetime:
         """Return the time in UTC."""
-        moment = datetime.now(UTC)
-        return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
+        return from_millis(time.time_ns() // 1_000_000)
 
     async def sleep(self, seconds: float) -> None:
         """Return after this many seconds; at once for zero and less."""
