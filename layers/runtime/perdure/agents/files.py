@@ -39,7 +39,7 @@ async def resolved_files(
         UnresolvedFileError: A user's file has nothing behind it, and the agent wants an error.
     """
     # Runs over the whole conversation at each step, so one without files has to be told from the others quickly.
-    with_files = [item for item in messages if type(item) is not ToolResultItem and item.files]
+    with_files = [item for item in messages if not isinstance(item, ToolResultItem) and item.files]
     if not with_files:
         return tuple(messages), {}
     asked = {file.reference: file for item in with_files if isinstance(item, UserItem) for file in item.files}
