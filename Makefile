@@ -127,6 +127,7 @@ permissions: $(VENV)/.installed
 build: $(SAM_VENV)/.installed
 	@$(WITH_LAMBDA_PYTHON); \
 	set -x; \
+	$(SAM_VENV)/bin/cfn-lint --include-checks I --regions "$${AWS_REGION:-us-east-1}" --template template.yaml; \
 	$(SAM) validate --lint --region "$${AWS_REGION:-us-east-1}"; \
 	$(SAM) build --region "$${AWS_REGION:-us-east-1}"
 
@@ -139,13 +140,16 @@ $(BUILT): template.yaml $(shell find functions layers -type f -not -name '*.pyc'
 e2e: $(BUILT) $(VENV)/.installed $(E2E_VENV)/.installed
 	$(BIN)/python -m pytest -m e2e tests/e2e $(ARGS)
 
+# Tags of the stack, which CloudFormation puts on everything in it that can have any.
+TAGS ?= application=perdure
+
 deploy: $(SAM_VENV)/.installed
 	@[ -d .aws-sam/build ] || { echo 'nothing is built yet: run make build first' >&2; exit 1; }
 	@if [ -f samconfig.toml ]; then \
-	  SAM_CLI_TELEMETRY=0 $(SAM) deploy; \
+	  SAM_CLI_TELEMETRY=0 $(SAM) deploy --tags $(TAGS); \
 	else \
 	  echo 'first deployment: SAM asks for a stack name and a region, and keeps the answers in samconfig.toml'; \
-	  SAM_CLI_TELEMETRY=0 $(SAM) deploy --guided; \
+	  SAM_CLI_TELEMETRY=0 $(SAM) deploy --guided --tags $(TAGS); \
 	fi
 
 # --- upkeep -----------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import logging
 import zlib
 from collections.abc import Sequence
 from datetime import datetime
@@ -16,6 +17,8 @@ from perdure.core.codec import to_millis
 from perdure.core.entries import Actor
 from perdure.errors import InvalidRequestError
 from perdure.ports import SessionKey, SessionPage, SessionSummary
+
+logger = logging.getLogger("perdure")
 
 MAX_PAGE = 200
 
@@ -72,6 +75,9 @@ class SessionIndex:
         ]
         rows = [row for found in await asyncio.gather(*queries) for row in found]
         rows.sort(key=lambda row: number(row, "due_at"))
+        if rows:  # template.yaml makes a metric and an alarm of it
+            late_seconds = max(0, to_millis(now) - number(rows[0], "due_at")) // 1000
+            logger.info("sessions are due", extra={"due": min(len(rows), limit), "late_seconds": late_seconds})
         return [keys.session_key(text(row, "pk")) for row in rows[:limit]]
 
 
