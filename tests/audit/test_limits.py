@@ -22,6 +22,8 @@ from perdure.aws.subscriptions import Subscriptions
 from perdure.aws.table import Table
 from perdure.core import limits as of_core
 from perdure.core.expected import sweep_due_at
+from perdure.core.head import Head, Hold
+from perdure.core.settings import check_settings
 from perdure.errors import InvalidRequestError, ItemTooLargeError
 from perdure.models.scripted import Reply, ScriptedModel, call
 from perdure.ports import LiveEvent, SessionKey
@@ -124,6 +126,8 @@ LIMITS: dict[str, tuple[str, ...] | str] = {
     ),
     "MAX_IDEMPOTENCY_KEY": (f"{HERE}::test_an_idempotency_key_has_256_characters_at_most",),
     "MAX_MESSAGE_ID": (f"{HERE}::test_a_message_id_has_128_characters_at_most",),
+    "MAX_SETTINGS_BYTES": (f"{HERE}::test_settings_have_16_kib_of_json_at_most",),
+    "CREDENTIAL_LOOK": (f"{HERE}::test_the_sweep_looks_for_another_credential_a_minute_after_one_was_refused",),
     "MAX_TOOL_OUTPUT_BYTES": (
         "unit/steps/test_call_tool.py::test_an_output_that_is_too_large_is_not_kept_and_a_write_still_succeeded",
     ),
@@ -352,6 +356,20 @@ def test_the_sweep_looks_after_a_timer_a_minute_after_it_was_due() -> None:
     assert interrupt.deadline is not None
     assert sweep_due_at(play.head) == interrupt.deadline + of_core.TIMER_GRACE
     assert timedelta(seconds=60) == of_core.TIMER_GRACE
+
+
+def test_the_sweep_looks_for_another_credential_a_minute_after_one_was_refused() -> None:
+    held = Head(version=1, hold=Hold(at=NOON, reason="auth", credential="hash"))
+
+    assert sweep_due_at(held) == NOON + of_core.CREDENTIAL_LOOK == NOON + timedelta(minutes=1)
+
+
+def test_settings_have_16_kib_of_json_at_most() -> None:
+    longest = "ü" * ((of_core.MAX_SETTINGS_BYTES - len('{"note":""}')) // 2)
+
+    check_settings({"note": longest})
+    with pytest.raises(InvalidRequestError, match="16384 are the most"):
+        check_settings({"note": longest + "ü"})
 
 
 @pytest.mark.parametrize(("length", "shown"), [(1000, "x" * 1000), (1001, "x" * 999 + "…")])

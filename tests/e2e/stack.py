@@ -33,9 +33,10 @@ JsonObject = dict[str, Any]
 def artifacts(folder: Path, *, version: str = "1") -> Path:
     """Copy what was built, as far as ministack can take it, and return the template's path.
 
-    Four things differ from what goes to AWS: machine code is this machine's (the same locked packages), our test
-    agents lie beside the user's, what ministack can't make is left out (`UNKNOWN_TO_MINISTACK`, metric math), and
-    layers hold bytecode, because every cold start of some thirty would compile them anew.
+    Five things differ from what goes to AWS: machine code is this machine's (the same locked packages), our test
+    agents lie beside the user's, what ministack can't make is left out (`UNKNOWN_TO_MINISTACK`, metric math), the
+    ceiling of concurrent steps is its number and no reference, and layers hold bytecode, because every cold start of
+    some thirty would compile them anew.
     """
     if folder.exists():
         shutil.rmtree(folder)
@@ -71,6 +72,10 @@ def without_unknown(document: JsonObject) -> JsonObject:
     for resource in kept.values():
         if "DependsOn" in resource:
             resource["DependsOn"] = [name for name in resource["DependsOn"] if name not in unknown]
+        for event in resource.get("Properties", {}).get("Events", {}).values():
+            if "ScalingConfig" in event["Properties"]:  # it would compare the parameter's text with a number
+                most = document["Parameters"]["StepConcurrency"]["Default"]
+                event["Properties"]["ScalingConfig"] = {"MaximumConcurrency": most}
     return {**document, "Resources": kept}
 
 
