@@ -1,7 +1,8 @@
 """Every limit has a test one under and one over, or a written reason why it can't have one.
 
-`LIMITS` names where each constant of `perdure/aws/limits.py` and `perdure/core/limits.py` is tested on both sides; what
-was missing is tested here. Where a number is AWS's own, it is also held against what botocore or moto knows of it.
+`tested_limits.py` names where each constant of `perdure/aws/limits.py` and `perdure/core/limits.py` is tested on both
+sides; the tests here are those that were not elsewhere. Where a number is AWS's own, it is also held against what
+botocore or moto knows of it.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from perdure.testing.counting import item_size
 from perdure.testing.fixtures import open_stage
 from perdure.testing.moto import AwsInProcess
 from tests.architecture.test_features import TESTS, known_tests
+from tests.audit.tested_limits import LIMITS
 from tests.unit.aws.builders import KEY, NOON, SteppingClock, calls_of
 from tests.unit.aws.conftest import aws, clock, table
 from tests.unit.aws.test_results import an_outcome
@@ -39,99 +41,6 @@ from tests.unit.core.builders import Play, a_read, a_safe_write, a_session, a_si
 from tests.unit.steps.test_run_model import a_counting_tool
 
 __all__ = ["aws", "clock", "table"]
-
-HERE = "audit/test_limits.py"
-
-LIMITS: dict[str, tuple[str, ...] | str] = {
-    # --- aws ---------------------------------------------------------------------------------------------------------
-    "MAX_ITEM_BYTES": (
-        f"{HERE}::test_an_item_over_400_kb_is_refused_and_the_largest_that_we_write_is_not",
-        "unit/aws/test_bodies.py::test_no_item_ever_comes_near_the_limit",
-    ),
-    "MAX_PARTITION_KEY_BYTES": (
-        "unit/aws/test_items.py::test_a_tenant_whose_key_would_be_too_long_is_refused",
-        f"{HERE}::test_the_table_takes_a_partition_key_of_2048_bytes_and_no_longer_one",
-    ),
-    "MAX_BATCH_GET": (f"{HERE}::test_a_hundred_keys_are_read_at_once_and_one_more_takes_a_second_call",),
-    "MAX_TAIL_BYTES": ("unit/aws/test_bodies.py::test_a_tail_that_would_grow_over_its_limit_is_settled_first",),
-    "MAX_INLINE_ENTRY_BYTES": (
-        "unit/aws/test_bodies.py::test_an_entry_goes_where_its_encoded_bytes_fit_and_reads_back_the_same",
-    ),
-    "MAX_BODY_ITEM_BYTES": (
-        "unit/aws/test_bodies.py::test_an_entry_goes_where_its_encoded_bytes_fit_and_reads_back_the_same",
-    ),
-    "MAX_OBJECT_BYTES": ("unit/aws/test_bodies.py::test_an_entry_that_fits_nowhere_is_refused_and_nothing_is_written",),
-    "DUE_BUCKETS": (f"{HERE}::test_sessions_use_all_sixteen_due_buckets_and_the_sweep_reads_each_of_them",),
-    "DUE_GRAIN": ("unit/aws/test_items.py::test_due_times_are_rounded_up_to_whole_minutes",),
-    "LEASE_ITEM_TTL": ("unit/aws/test_leases.py::test_a_lease_past_its_ttl_counts_as_absent_though_it_is_still_there",),
-    "RESULT_TTL": (f"{HERE}::test_an_outcome_waits_a_day_for_its_commit",),
-    "PROGRESS_TTL": (f"{HERE}::test_progress_can_be_read_for_a_day",),
-    "MAX_PROGRESS_BYTES": ("unit/aws/test_live.py::test_progress_of_an_attempt_stops_at_its_limit",),
-    "MAX_PROGRESS_ITEM_BYTES": (f"{HERE}::test_a_progress_event_of_64_kb_is_kept_and_a_larger_one_left_out",),
-    "MAX_FRAME_BYTES": ("unit/aws/test_live.py::test_a_frame_is_measured_in_bytes",),
-    "SUBSCRIPTION_TTL": (f"{HERE}::test_a_subscription_is_kept_for_three_hours",),
-    "TICKET_LIFETIME": (
-        "unit/aws/test_tickets.py::test_a_ticket_is_good_for_a_minute_though_it_is_still_in_the_table",
-    ),
-    "MAX_MESSAGE_BYTES": (
-        f"{HERE}::test_a_queue_takes_a_message_of_one_mebibyte_and_no_larger_one",
-        "unit/aws/test_queues.py::test_a_message_carries_ids_only_and_stays_small",
-    ),
-    "MAX_DELAY": (
-        f"{HERE}::test_a_queue_takes_a_delay_of_900_seconds_and_no_longer_one",
-        "unit/aws/test_queues.py::test_a_delay_is_rounded_up_and_never_over_the_limit",
-    ),
-    "MAX_GROUP_ID": "no emulator enforces it, and ours have 64 characters whatever a tenant is called: "
-    "unit/aws/test_queues.py::test_a_group_is_named_legally_and_differs_between_tenants",
-    "MAX_SCHEDULE_NAME": "no emulator enforces it, and ours have 62 characters whatever a timer is called: "
-    "unit/aws/test_queues.py::test_a_schedule_has_one_legal_name; the number is held against botocore's here",
-    "SCHEDULE_LEAD": (
-        "unit/aws/test_queues.py::test_a_schedule_fires_fifteen_minutes_early_once_and_deletes_itself",
-        f"{HERE}::test_the_rest_of_a_schedules_wait_fits_into_one_delay",
-    ),
-    "MIN_SCHEDULE_AHEAD": ("unit/aws/test_queues.py::test_a_schedule_is_made_only_for_what_a_delay_does_not_reach",),
-    "DEADLINE_MARGIN": (
-        "unit/aws/test_handlers.py::test_a_step_runs_with_its_ids_and_ends_thirty_seconds_before_its_function",
-        "handlers/test_time_on_aws.py::test_a_step_ends_itself_before_its_function_would_be_killed",
-    ),
-    # --- core --------------------------------------------------------------------------------------------------------
-    "MAX_HEAD_BYTES": ("unit/core/test_admission.py::test_a_session_that_is_full_refuses_messages_and_nothing_else",),
-    "MAX_CALLS_PER_RESPONSE": (f"{HERE}::test_sixty_four_calls_of_a_response_run_and_the_next_does_not",),
-    "MAX_PARALLEL_WRITES": (f"{HERE}::test_eight_writes_run_at_a_time_and_the_ninth_waits",),
-    "MAX_MODEL_CALLS_PER_TURN": (f"{HERE}::test_a_turn_has_a_hundred_model_calls_and_then_has_to_answer",),
-    "MAX_ATTEMPTS": (f"{HERE}::test_a_step_has_three_attempts_and_no_fourth",),
-    "ATTEMPT_WINDOW": (f"{HERE}::test_an_attempt_begins_within_thirty_minutes_of_the_first_and_not_at_their_end",),
-    "LEASE_DURATION": (
-        "unit/steps/test_recover.py::test_the_sweep_leaves_a_living_worker_alone",
-        "unit/steps/test_recover.py::test_the_sweep_replaces_a_dead_worker_with_the_next_attempt",
-    ),
-    "LEASE_RENEWAL": "a period and no bound: that it is kept to is "
-    "unit/steps/test_run_model.py::test_a_long_call_keeps_its_lease; that six renewals fit into a lease is here",
-    "LEASE_GRACE": (
-        "contracts/test_lease_contract.py::test_an_attempt_that_somebody_holds_is_not_revoked_before_the_grace_is_over",
-        "contracts/test_lease_contract.py::test_an_expired_attempt_is_revoked_and_its_worker_must_stop",
-    ),
-    "START_LEASE": (
-        "contracts/test_session_list_contract.py::test_a_session_is_due_once_its_start_lease_is_over_and_not_before",
-    ),
-    "TIMER_GRACE": (f"{HERE}::test_the_sweep_looks_after_a_timer_a_minute_after_it_was_due",),
-    "TOOL_RETRY_DELAYS": (
-        "unit/core/test_tools.py::test_an_unexpected_error_is_tried_again_after_one_and_two_seconds",
-    ),
-    "MAX_ERROR_CHARACTERS": (f"{HERE}::test_a_reason_of_a_thousand_characters_is_kept_whole_and_a_longer_one_cut",),
-    "PREVIEW_CHARACTERS": (f"{HERE}::test_a_preview_shows_120_characters_and_no_more",),
-    "MAX_SESSION_ID": (
-        "unit/core/test_ids.py::test_a_session_id_may_be",
-        "unit/core/test_ids.py::test_a_session_id_may_not_be",
-    ),
-    "MAX_IDEMPOTENCY_KEY": (f"{HERE}::test_an_idempotency_key_has_256_characters_at_most",),
-    "MAX_MESSAGE_ID": (f"{HERE}::test_a_message_id_has_128_characters_at_most",),
-    "MAX_SETTINGS_BYTES": (f"{HERE}::test_settings_have_16_kib_of_json_at_most",),
-    "CREDENTIAL_LOOK": (f"{HERE}::test_the_sweep_looks_for_another_credential_a_minute_after_one_was_refused",),
-    "MAX_TOOL_OUTPUT_BYTES": (
-        "unit/steps/test_call_tool.py::test_an_output_that_is_too_large_is_not_kept_and_a_write_still_succeeded",
-    ),
-}
 
 
 def limits_of(module: Any) -> set[str]:
