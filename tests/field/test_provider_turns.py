@@ -241,10 +241,15 @@ async def test_f019_a_provider_that_asks_for_a_wait_is_asked_exactly_once_more_a
     provider = FaultProvider(script)
     async with on_stage(provider) as stage:
         clocks.append(stage.clock)
-        ended = await turn(stage)
+        await stage.send("hi")
+        await stage.run_next()
+        held = stage.clock.now() - times[0]
+        await stage.run_all()
+        ended = (await stage.events())[-1]
 
     assert ended["type"] == "turn_completed"
     assert len(provider.requests) == 2
+    assert held < timedelta(seconds=1)  # nobody runs while it is waited
     assert WAIT <= times[1] - times[0] < WAIT + timedelta(seconds=5)
 
 

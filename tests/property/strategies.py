@@ -12,7 +12,10 @@ from perdure.core.usage import CallUsage
 from tests.unit.core.builders import text_part
 
 EFFECTS = ("read", "idempotent_write", "non_idempotent_write", "unclassified")
-ENDINGS = ("answer", "tool_calls", "tool_calls", "tool_calls", "truncated", "filtered", "refused", "failed", "aborted")
+ENDINGS = (
+    *("answer", "tool_calls", "tool_calls", "tool_calls", "truncated", "filtered", "refused", "not_accepted"),
+    *("failed", "aborted"),
+)
 SETTLED = (None, None, None, None, ("failed", "unknown tool nope"))
 
 figures = st.one_of(st.none(), st.integers(0, 1000))

@@ -203,6 +203,7 @@ class CoreMachine(RuleBasedStateMachine):
         step = self.world.step
         if (step.step_id, step.attempt) in self.world.revoked:
             return
+        stops = ending in ("answer", "not_accepted") and data.draw(st.sampled_from([False, False, True]))
         self.world.do(
             ModelFinished(
                 turn_id=self.world.turn.turn_id,
@@ -210,10 +211,11 @@ class CoreMachine(RuleBasedStateMachine):
                 attempt=step.attempt,
                 started_at=self.world.now,
                 ending=ending,
-                parts=said,
+                parts=() if stops else said,
                 provider=provider,
                 calls=data.draw(call_lists) if ending == "tool_calls" else (),
-                usage=usage,
+                usage=() if stops else usage,
+                stop_policy="enough" if stops else None,
                 reconnects=(Reconnect(at=self.world.now, retry_in_ms=250, number=1, reason="timeout", partial=True),),
                 run_state={"model_calls": 1},
                 limit_reached=data.draw(st.sampled_from([False, False, False, True])),

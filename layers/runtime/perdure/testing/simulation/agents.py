@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from perdure.agents.definition import AgentDefinition
 from perdure.agents.policies import Effect, ToolPolicy
+from perdure.agents.stop_policies import stop_after
 from perdure.agents.tools import FunctionTool, ToolContext, function_tool
 from perdure.core.history import ToolResultItem
 from perdure.errors import ModelCallError
@@ -30,6 +31,8 @@ def agent(
     model_takes: float = 0.0,
     output: str = "done",
     inline: bool = False,
+    stops: bool = False,
+    accepts: bool = True,
 ) -> Build:
     """Return what builds an agent that calls its tools, all at once, and then answers.
 
@@ -42,6 +45,8 @@ def agent(
         model_takes: The same of the model's first request of a turn.
         output: What each tool returns.
         inline: Whether the model's function may run them itself.
+        stops: Whether a stop policy ends the turn once a tool has succeeded.
+        accepts: Whether the agent's check accepts the answer.
     """
 
     def build(world: World) -> AgentDefinition:
@@ -55,7 +60,14 @@ def agent(
         made = [_tool(world, name, effect, asks, tool_takes, output, inline) for name, effect in tools]
         policies = {name: ToolPolicy(approval_deadline=deadline) for name, _ in tools} if deadline else {}
         model = ScriptedModel(script, clock=world.clock)
-        return AgentDefinition(name="simulated", model=model, tools=made, tool_policies=policies)
+        return AgentDefinition(
+            name="simulated",
+            model=model,
+            tools=made,
+            tool_policies=policies,
+            stop_policies=[stop_after(name) for name, _ in tools] if stops else (),
+            acceptance="allow_empty" if accepts else lambda _: "the answer is not what was asked for",
+        )
 
     return build
 

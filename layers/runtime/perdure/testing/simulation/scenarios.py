@@ -243,6 +243,18 @@ SCENARIOS: tuple[Scenario, ...] = (
         script=_ask,
     ),
     Scenario(
+        name="policy-stop",
+        about="a stop policy that ends the turn behind its tool",
+        agent=agent(("look_up", READ), stops=True),
+        script=_ask,
+    ),
+    Scenario(
+        name="not-accepted",
+        about="an answer that the agent's check does not accept",
+        agent=agent(("look_up", READ), accepts=False),
+        script=_ask,
+    ),
+    Scenario(
         name="queued",
         about="a message that comes in mid-turn",
         agent=agent(("look_up", READ), tool_takes=5.0),
