@@ -29,6 +29,7 @@ def agent(
     deadline: timedelta | None = None,
     tool_takes: float = 0.0,
     model_takes: float = 0.0,
+    answer_takes: float = 0.0,
     output: str = "done",
     inline: bool = False,
     stops: bool = False,
@@ -43,6 +44,7 @@ def agent(
         deadline: How long they have.
         tool_takes: Seconds of virtual time that a body takes.
         model_takes: The same of the model's first request of a turn.
+        answer_takes: The same of its answer to what the tools found.
         output: What each tool returns.
         inline: Whether the model's function may run them itself.
         stops: Whether a stop policy ends the turn once a tool has succeeded.
@@ -52,7 +54,7 @@ def agent(
     def build(world: World) -> AgentDefinition:
         async def script(request: ModelRequest) -> Reply:
             answers = isinstance(request.messages[-1], ToolResultItem) or not tools
-            await world.provider(takes=0.0 if answers and tools else model_takes)
+            await world.provider(takes=answer_takes if answers and tools else model_takes)
             if answers:
                 return Reply(text="All done, thank you for your patience.")
             return Reply(text="Let me see.", calls=tuple(call(name) for name, _ in tools for _ in range(calls)))
@@ -83,15 +85,21 @@ def _tool(world: World, name: str, effect: Effect, asks: bool, takes: float, out
     return body
 
 
-def failing_model(*, times: int, retryable: bool) -> Build:
-    """Return what builds an agent whose provider fails a number of times before it answers."""
+def failing_model(*, times: int, retryable: bool, retry_after: float | None = None) -> Build:
+    """Return what builds an agent whose provider fails a number of times before it answers.
+
+    Args:
+        retry_after: Seconds that it asks for each time.
+    """
 
     def build(world: World) -> AgentDefinition:
         async def script(_: ModelRequest) -> str:
             number = await world.provider()
             if number <= times:
                 kind = "timeout" if retryable else "invalid"
-                raise ModelCallError(f"the provider failed: {kind}", kind=kind, retryable=retryable)
+                raise ModelCallError(
+                    f"the provider failed: {kind}", kind=kind, retryable=retryable, retry_after_seconds=retry_after
+                )
             return "Here I am again."
 
         return AgentDefinition(name="simulated", model=ScriptedModel(script, clock=world.clock))

@@ -8,12 +8,12 @@ from typing import Any
 
 from perdure.core.entries import Entry
 from perdure.core.expected import expected_dispatches, expected_timers
+from perdure.core.fates import TURN_ENDS
 from perdure.core.head import WRITES_ONCE, Head
 from perdure.core.public import public_messages
 
 JsonObject = dict[str, Any]
 
-_ENDS = ("turn_completed", "turn_failed", "turn_cancelled")
 UNKNOWN = "outcome_unknown"
 
 
@@ -81,7 +81,7 @@ class Ending:
             for event in entry.events
             if event.type == "tool_call_deferred"
         }
-        ended = {e.turn_id: e.type for entry in entries for e in entry.events if e.type in _ENDS}
+        ended = {e.turn_id: e.type for entry in entries for e in entry.events if e.type in TURN_ENDS}
         turn = head.turn
         return cls(
             transcript=tuple(lines),

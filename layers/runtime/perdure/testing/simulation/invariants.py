@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from perdure.core import texts
 from perdure.core.entries import Entry
-from perdure.core.expected import expected_dispatches, sweep_due_at
+from perdure.core.expected import awaited_steps, expected_dispatches, sweep_due_at
+from perdure.core.fates import TURN_ENDS, fates_of
 from perdure.core.head import WRITES_ONCE, Head
 from perdure.core.limits import MAX_PARALLEL_WRITES
 from perdure.core.usage import UsageTotals
@@ -36,15 +37,17 @@ def check_head(old: Head, new: Head) -> None:
     check(new.turn_count - old.turn_count in (0, 1), "the counter of turns jumped")
     turn = new.turn
     if turn is None:
-        check(not new.inbox, "a message waits in the inbox and no turn will take it")
+        closed = new.paused_at is not None or new.hold is not None
+        waiting = [message for message in new.inbox if not message.is_passive]
+        check(closed or not waiting, "a message waits in the inbox and no turn will take it")
         check(not expected_dispatches(new), "a step is expected of no turn")
         return
     asked = {call.call_id for call in turn.open_calls if call.status == "awaiting_approval"}
     check(not (turn.step and turn.open_calls), "a model step is expected beside open calls")
     check(turn.step or turn.open_calls, "the turn has neither a step nor a call")
     check(asked == {i.call_id for i in turn.interrupts}, "approvals and interrupts differ")
+    check(awaited_steps(new) or asked or new.paused_at, "HEAD names neither a step nor a person")
     expected = expected_dispatches(new)
-    check(expected or asked, "HEAD names neither a step nor a person")
     check(not expected or sweep_due_at(new) is not None, "the sweep would never look at this session")
     writes = [call for call in turn.open_calls if call.is_ready and not call.is_read]
     check(len(writes) <= MAX_PARALLEL_WRITES, f"{len(writes)} writes run side by side")
@@ -70,10 +73,16 @@ def check_log(head: Head, entries: Sequence[Entry]) -> None:
     check([m.sequence for m in messages] == list(range(1, head.message_sequence + 1)), "message sequences have a gap")
     receipts = [receipt.key_hash for entry in entries for receipt in entry.receipts]
     check(len(set(receipts)) == len(receipts), "one idempotency key was accepted twice")
-    accepted = [i.message_id for entry in entries for i in entry.inputs]
-    queued = {message.message_id for message in head.inbox}
-    taken = [message.message_id for message in messages if message.role == "user"]
-    check(sorted(taken) == sorted(set(accepted) - queued), "an accepted message has no turn, or two")
+    accepted = {i.message_id for entry in entries for i in entry.inputs}
+    elsewhere = {message.message_id for message in head.inbox}
+    elsewhere |= {event.payload["message_id"] for event in events if event.type == "message_removed"}
+    rehomed = {turn_id: fate.rehomed for turn_id, fate in fates_of(entries).items()}
+    taken = [
+        message.message_id
+        for message in messages
+        if message.role == "user" and message.message_id not in rehomed.get(message.turn_id, ())
+    ]
+    check(sorted(taken) == sorted(accepted - elsewhere), "an accepted message has no turn, or two")
     _check_calls(entries)
     rows = [row for entry in entries for row in entry.usage]
     check(head.usage == UsageTotals().plus(rows), "usage totals are not the sum of the rows")
@@ -116,7 +125,7 @@ def _check_calls(entries: Sequence[Entry]) -> None:
                 once = effects[call_id] in WRITES_ONCE
                 check(not (once and call_id in started), f"{call_id} runs once and was started twice")
                 started.add(call_id)
-            elif event.type in ("turn_completed", "turn_failed", "turn_cancelled"):
+            elif event.type in TURN_ENDS:
                 check(event.turn_id not in closed, f"{event.turn_id} was closed twice")
                 open_calls = {call_id for call_id, turn in asked.items() if turn == event.turn_id} - answered
                 check(not open_calls, f"{event.turn_id} was closed over {sorted(open_calls)}")

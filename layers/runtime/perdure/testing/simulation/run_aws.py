@@ -20,13 +20,23 @@ from perdure.testing.simulation.ending import Ending
 from perdure.testing.simulation.faults import Plan
 from perdure.testing.simulation.invariants import ViolationError, check
 from perdure.testing.simulation.observer import Observer
-from perdure.testing.simulation.scenarios import Scenario
+from perdure.testing.simulation.scenario import Scenario
 from perdure.testing.simulation.world import World
 from perdure.testing.virtual_time import LoopClock
 
 SESSION = "case-42"
 KEY = SessionKey("acme", SESSION)
 PATH = f"/v1/sessions/{SESSION}"
+ROUTES = {
+    "pause": ("POST", "pause"),
+    "resume": ("POST", "resume"),
+    "retry": ("POST", "retry"),
+    "remove": ("DELETE", "inbox/{message_id}"),
+    "edit": ("PATCH", "inbox/{message_id}"),
+    "move": ("PATCH", "inbox/{message_id}"),
+    "deliver": ("POST", "inbox/{message_id}/deliver"),
+}
+"""Where the operations of `perdure.control` are, under the session's path."""
 
 FUNCTIONS = Path(__file__).parents[5] / "functions"
 """The handlers, in a checkout of the repository; they are no part of the installed package."""
@@ -145,6 +155,15 @@ class AwsRun:
     async def stop(self) -> str:
         reply = self._persist("POST", f"{PATH}/stop", {}, None)
         return reply if isinstance(reply, str) else str(reply["result"])
+
+    async def do(self, operation: str, **arguments: str) -> str:
+        method, path = ROUTES[operation]
+        path = path.format(message_id=arguments.pop("message_id", ""))
+        reply = self._persist(method, f"{PATH}/{path}", arguments, None)
+        return reply if isinstance(reply, str) else str(reply.get("result", reply.get("delivered_as")))
+
+    async def inbox(self) -> tuple[str, ...]:
+        return tuple(message.message_id for message in self._observer.head().inbox)
 
     def _persist(self, method: str, path: str, body: Any, key: str | None) -> Any:
         key = key or f"key-{next(self._keys)}"

@@ -23,7 +23,7 @@ from perdure.testing.simulation.ending import Ending
 from perdure.testing.simulation.faults import Plan
 from perdure.testing.simulation.inline import InlineLoop, open_inline
 from perdure.testing.simulation.invariants import ViolationError, check, check_books, check_calm, check_head, check_log
-from perdure.testing.simulation.scenarios import Scenario
+from perdure.testing.simulation.scenario import Scenario
 from perdure.testing.simulation.world import World
 from perdure.testing.virtual_time import LoopClock
 
@@ -250,6 +250,16 @@ class EmbeddedRun:
         key = f"key-{next(self._keys)}"
         reply = await self._persist(lambda s: s.stop(LOCAL_CALLER, SESSION, idempotency_key=key))
         return reply if isinstance(reply, str) else str(reply["result"])
+
+    async def do(self, operation: str, **arguments: str) -> str:
+        key = f"key-{next(self._keys)}"
+        reply = await self._persist(
+            lambda s: getattr(s, operation)(LOCAL_CALLER, SESSION, **arguments, idempotency_key=key)
+        )
+        return reply if isinstance(reply, str) else str(reply.get("result", reply.get("delivered_as")))
+
+    async def inbox(self) -> tuple[str, ...]:
+        return tuple(message.message_id for message in (await self._stored()).inbox)
 
     async def _persist(self, work: Any) -> Any:
         for _ in range(MAX_TRIES):

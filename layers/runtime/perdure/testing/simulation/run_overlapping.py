@@ -28,8 +28,8 @@ from perdure.testing.simulation.deadlines import postpone_deadlines
 from perdure.testing.simulation.ending import Ending
 from perdure.testing.simulation.invariants import ViolationError, check
 from perdure.testing.simulation.observer import Observer
-from perdure.testing.simulation.run_aws import CALLS, FUNCTIONS, KEY, LONGEST_SETTLING, PATH, SESSION
-from perdure.testing.simulation.scenarios import Scenario
+from perdure.testing.simulation.run_aws import CALLS, FUNCTIONS, KEY, LONGEST_SETTLING, PATH, ROUTES, SESSION
+from perdure.testing.simulation.scenario import Scenario
 from perdure.testing.simulation.wire import shorten
 from perdure.testing.simulation.world import World
 from perdure.testing.virtual_queues import Message
@@ -195,6 +195,15 @@ class OverlappingRun:
     async def stop(self) -> str:
         reply = await self._ask("POST", f"{PATH}/stop", {}, None)
         return reply if isinstance(reply, str) else str(reply["result"])
+
+    async def do(self, operation: str, **arguments: str) -> str:
+        method, path = ROUTES[operation]
+        path = path.format(message_id=arguments.pop("message_id", ""))
+        reply = await self._ask(method, f"{PATH}/{path}", arguments, None)
+        return reply if isinstance(reply, str) else str(reply.get("result", reply.get("delivered_as")))
+
+    async def inbox(self) -> tuple[str, ...]:
+        return tuple(message.message_id for message in self._observer.head().inbox)
 
     async def _ask(self, method: str, path: str, body: Any, key: str | None) -> Any:
         event = self.deployment.gateway.request(method, path, body, key=key or f"key-{next(self._keys)}")

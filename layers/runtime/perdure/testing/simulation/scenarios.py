@@ -7,46 +7,15 @@ the seed, apart from the order of what ends at once.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from datetime import timedelta
 
 from perdure.core.limits import MAX_PARALLEL_WRITES
-from perdure.testing.simulation.agents import IDEMPOTENT, ONCE, READ, Build, agent, failing_model
+from perdure.testing.simulation.agents import IDEMPOTENT, ONCE, READ, agent, failing_model
+from perdure.testing.simulation.control_scenarios import CONTROL
 from perdure.testing.simulation.ending import Ending, differences
 from perdure.testing.simulation.invariants import check
+from perdure.testing.simulation.scenario import Scenario
 from perdure.testing.simulation.world import User
-
-Compare = Callable[[Ending, Ending, bool], list[str]]
-
-
-def same(clean: Ending, run: Ending, may_be_unknown: bool) -> list[str]:
-    """Return what differs, where nothing may differ but an unknown outcome."""
-    return differences(clean, run, may_be_unknown=may_be_unknown)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Scenario:
-    """One course of events.
-
-    Attributes:
-        script: What the user does.
-        compare: Returns what may not differ between the clean run and another.
-        large: Whether a run takes long; on AWS only a sample of its cases is run.
-        hot: Whether the embedded runtime goes on with the next step itself; else each goes through the queue.
-        viewer: Whether somebody watches: on AWS through a WebSocket, whose calls are points too.
-        given_up: Whether each message of a call becomes a dead letter, too, as one of its copies may on AWS that
-            was received too often while another copy is with a worker.
-    """
-
-    name: str
-    about: str
-    agent: Build
-    script: Callable[[User], Awaitable[None]]
-    compare: Compare = same
-    large: bool = False
-    hot: bool = True
-    viewer: bool = False
-    given_up: bool = False
 
 
 async def _ask(user: User) -> None:
@@ -310,6 +279,7 @@ SCENARIOS: tuple[Scenario, ...] = (
         given_up=True,
     ),
     Scenario(name="resend", about="a message that is sent again with its key", agent=_T1, script=_resend, large=True),
+    *CONTROL,
 )
 
 BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}

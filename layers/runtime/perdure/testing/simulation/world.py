@@ -82,6 +82,14 @@ class User(Protocol):
         """Stop the running turn; returns what the runtime answers."""
         ...
 
+    async def do(self, operation: str, **arguments: str) -> str:
+        """Pause, resume, retry, or change what waits (`perdure.control`); returns the result or an error's code."""
+        ...
+
+    async def inbox(self) -> tuple[str, ...]:
+        """Return the ids of the messages that wait."""
+        ...
+
     async def postpone_deadlines(self, by: timedelta) -> bool:
         """Give whoever has to decide more time. The old timers stay set, as they may after a crash.
 
