@@ -212,11 +212,13 @@ def test_a_function_that_can_not_even_start_ends_the_turn_visibly(harness: Lambd
     harness.settle(timedelta(hours=6))
     failed = snapshot(harness)["state"]
     harness.before_invocation = lambda _function, _event: None
-    send(harness, LOOK_UP)
+    retried = harness.gateway.http("POST", f"{SESSION}/retry", {"retry_id": "click-1"})
     harness.settle()
 
     assert failed["status"] == "waiting_for_user_message"
     assert failed["last_turn_error"]["code"] == "internal"
+    assert failed["held"] is True
+    assert retried.body == {"result": "recorded", "turn_id": "turn-2"}
     assert worked(harness)["record_dead_letter"] >= 1
     assert transcript(harness)[-1][0] == "assistant"
 

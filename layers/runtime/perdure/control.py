@@ -22,6 +22,7 @@ from perdure.core.control_commands import (
 )
 from perdure.core.cursor import Cursor
 from perdure.core.entries import Input
+from perdure.core.history import file_part
 from perdure.core.ids import key_hash, version_of
 from perdure.core.inbox import find
 from perdure.core.limits import MAX_MESSAGE_ID
@@ -175,7 +176,7 @@ class ControlOperations(Operations):
     async def remove(
         self, caller: Caller, session_id: str, message_id: str, *, idempotency_key: str | None = None
     ) -> JsonObject:
-        """Take a waiting message back. Returns `{"result": "removed", message_id, text, metadata?}`, also again."""
+        """Take a waiting message back. Returns `{"result": "removed", message_id, text, metadata?, files?}`, always."""
         key = session_key(caller, session_id)
         receipts = claims(idempotency_key, {"operation": "remove", "message_id": message_id})
         receipts += (_removal(message_id),)
@@ -186,6 +187,7 @@ class ControlOperations(Operations):
         if removed is not None:
             reply["text"] = removed.text
             reply |= {"metadata": removed.metadata} if removed.metadata is not None else {}
+            reply |= {"files": [file_part(file) for file in removed.files]} if removed.files else {}
         return reply
 
     async def deliver(

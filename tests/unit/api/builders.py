@@ -16,7 +16,7 @@ from perdure.api import ApiRequest, ApiResponse, TicketIssuer, handle
 from perdure.core.entries import Actor
 from perdure.embedded.runtime import EmbeddedRuntime
 from perdure.embedded.server import create_app, serve
-from perdure.errors import StoreUnavailableError
+from perdure.errors import ModelCallError, StoreUnavailableError
 from perdure.models.base import ModelRequest
 from perdure.models.scripted import Reply, ScriptedModel, call, tool_results, user_texts
 from perdure.service import LOCAL_CALLER, Caller, Service
@@ -30,10 +30,14 @@ def a_caller(subject: str, tenant: str = "acme") -> Caller:
 
 @dataclass
 class Desk:
-    """An agent that refunds when it is asked to, thinks for as long as `gate` is closed, and else repeats the user."""
+    """An agent that refunds when it is asked to, thinks for as long as `gate` is closed, and else repeats the user.
+
+    Asked to fail it does, until `mended`.
+    """
 
     gate: asyncio.Event = field(default_factory=asyncio.Event)
     refunds: list[str] = field(default_factory=list)
+    mended: bool = False
 
     def agents(self) -> list[AgentDefinition]:
         @function_tool(effect="non_idempotent_write")
@@ -53,6 +57,8 @@ class Desk:
             return Reply("One moment.", calls=(call("refund_order", order_id="7"),))
         if said.startswith("think"):
             await self.gate.wait()
+        if said.startswith("fail") and not self.mended:
+            raise ModelCallError("the model says no", kind="invalid", retryable=False)
         return f"You said: {said}"
 
 
@@ -77,9 +83,12 @@ class Api:
         return read(await self.send("GET", path, headers=headers))
 
     async def post(self, path: str, body: Any, *, key: str | None = None) -> tuple[int, Any]:
+        return await self.command("POST", path, body, key=key)
+
+    async def command(self, method: str, path: str, body: Any = None, *, key: str | None = None) -> tuple[int, Any]:
         headers = JSON if key is None else {**JSON, "idempotency-key": key}
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
-        return read(await self.send("POST", path, headers=headers, body=content))
+        return read(await self.send(method, path, headers=headers, body=b"" if body is None else content))
 
     async def until(self, session_id: str, event_type: str, after: str | None = None) -> dict[str, Any]:
         """Wait for an event of a session, from a cursor on, and return it."""

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from perdure import function_tool
+from perdure.api.event_shapes import EventPage
 from perdure.api.lambda_host import api_handler
-from perdure.api.shapes import EventPage, Inbox, MessagePage, Snapshot
+from perdure.api.shapes import Inbox, MessagePage, Snapshot
 from perdure.core.bounds import MAX_SHOWN_BYTES
 from perdure.models.scripted import Reply, ScriptedModel, call, tool_results
 from perdure.ports import LiveEvent

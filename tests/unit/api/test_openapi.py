@@ -7,7 +7,7 @@ import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 from pydantic import BaseModel
 
-from perdure.api import shapes
+from perdure.api import event_shapes, shapes
 from perdure.api.messages import json_bytes
 from perdure.api.openapi import document
 from perdure.api.routes import ROUTES
@@ -104,7 +104,7 @@ async def test_what_the_service_answers_is_what_the_document_says(api: Api, desk
     fits(shapes.Resolution, resolution)
     fits(shapes.StopResult, stop)
     fits(shapes.MessagePage, messages)
-    fits(shapes.EventPage, events)
+    fits(event_shapes.EventPage, events)
 
 
 async def test_a_long_transcript_and_a_turn_that_is_being_stopped_fit_as_well(api: Api) -> None:
@@ -132,5 +132,5 @@ async def test_events_have_types_that_the_document_names(api: Api) -> None:
 
     _, page = await api.get("/v1/sessions/s-1/events")
 
-    assert {event["type"] for event in page["events"]} <= set(shapes.EventTypes)
+    assert {event["type"] for event in page["events"]} <= set(event_shapes.EventTypes)
     assert [event["sequence"] for event in page["events"]] == list(range(1, len(page["events"]) + 1))

@@ -2,10 +2,20 @@
 
 import gc
 import json
+from typing import Any
 
 import pytest
 
-from perdure.api.bodies import InputBody, InterruptBody, StopBody
+from perdure.api.bodies import (
+    ChangeBody,
+    DeliverBody,
+    EmptyBody,
+    InputBody,
+    InterruptBody,
+    RetryBody,
+    SettingsBody,
+    StopBody,
+)
 from perdure.api.reading import MAX_BODY_BYTES, MAX_DEPTH, QueryParam, read_body, read_query, require_json
 from perdure.errors import InvalidRequestError, TooLargeError, UnsupportedMediaTypeError
 
@@ -16,7 +26,7 @@ PARAMS = (
 )
 
 
-def refusal(body: bytes | dict[str, object], model: type = InputBody) -> InvalidRequestError:
+def refusal(body: Any, model: type = InputBody) -> InvalidRequestError:
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     with pytest.raises(InvalidRequestError) as caught:
         read_body(content, model)
@@ -49,9 +59,11 @@ def test_text_comes_in_exactly_as_it_was_sent(text: str) -> None:
         ({"text": "a", "message_id": 7}, "`message_id`"),
         ({"text": "a", "metadata": "x"}, "`metadata`"),
         ({"text": "a", "metadata": []}, "`metadata`"),
-        ({"text": "a", "delivery": "steer"}, "`delivery`"),
+        ({"text": "a", "delivery": "shout"}, "`delivery`"),
         ({"text": "a", "plan_mode": True}, "`plan_mode` is not supported yet"),
-        ({"text": "a", "settings": {}}, "`settings` is not supported yet"),
+        ({"text": "a", "settings": []}, "`settings`"),
+        ({"text": "a", "run_settings": "fast"}, "`run_settings`"),
+        ({"text": "a", "source": "webhook"}, "unknown field `source`"),
         ({"text": "a", "role": "system"}, "unknown field `role`"),
     ],
 )
@@ -62,8 +74,34 @@ def test_a_wrong_field_of_an_input_is_named(body: dict[str, object], named: str)
     assert named in error.message
 
 
-def test_a_frontier_of_a_stop_is_named_as_not_supported_yet() -> None:
-    assert "`frontier` is not supported yet" in refusal({"frontier": "c"}, StopBody).message
+@pytest.mark.parametrize(
+    ("body", "model", "named"),
+    [
+        ({"frontier": 5}, StopBody, "`frontier`"),
+        ({"turn": "turn-1"}, StopBody, "unknown field `turn`"),
+        ({}, RetryBody, "`retry_id` is missing"),
+        ({"retry_id": 1}, RetryBody, "`retry_id`"),
+        ({"now": True}, EmptyBody, "unknown field `now`"),
+        ({}, ChangeBody, "exactly one of `text`, `before`, `after` and `position`"),
+        ({"text": "a", "position": "first"}, ChangeBody, "exactly one of"),
+        ({"before": None}, ChangeBody, "exactly one of"),
+        ({"position": 1}, ChangeBody, "`position`"),
+        ({"position": "middle"}, ChangeBody, "`position`"),
+        ({"rank": 1}, ChangeBody, "unknown field `rank`"),
+        ({}, DeliverBody, "`delivery` is missing"),
+        ({"delivery": "now"}, DeliverBody, "`delivery`"),
+        ([], SettingsBody, "must be a JSON object"),
+    ],
+)
+def test_a_wrong_field_of_a_control_is_named(body: Any, model: type[Any], named: str) -> None:
+    error = refusal(body, model)
+
+    assert error.code == "invalid_request"
+    assert named in error.message
+
+
+def test_any_object_is_settings() -> None:
+    assert read_body(b'{"model": {"name": "x"}, "n": 1}', SettingsBody).root == {"model": {"name": "x"}, "n": 1}
 
 
 @pytest.mark.parametrize("approved", ["yes", "true", 1, 0, 1.0, [], {}])

@@ -170,6 +170,7 @@ async def test_leaving_the_events_stops_nothing(runtime: Any, desk: Desk) -> Non
         (InvalidRequestError, "invalid_cursor", lambda s: collected(s.events(after="broken"))),
         (InvalidRequestError, "invalid_request", lambda s: s.messages(before="nowhere")),
         (InvalidRequestError, "invalid_request", lambda s: s.stop(disposition="shred")),
+        (InvalidRequestError, "invalid_cursor", lambda s: s.stop(frontier="broken")),
     ],
 )
 async def test_a_refusal_is_the_same_error_here_and_over_http(

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, RootModel, model_validator
+
+Delivery = Literal["queue", "inject", "steer", "interrupt", "interrupt_next", "supersede", "passive"]
+"""How a message reaches an agent that may be at work (docs/concepts/control.md)."""
 
 
 class Body(BaseModel):
@@ -29,9 +32,16 @@ class InputBody(Body):
     agent: Annotated[
         str | None, Field(description="Absent: the session's agent, or the first agent for a new session.")
     ] = None
-    delivery: Annotated[Literal["queue"] | None, Field(description="`queue`: the message waits for its own turn.")] = (
-        None
-    )
+    delivery: Annotated[
+        Delivery | None, Field(description="How it reaches an agent at work. Absent: as the agent's inbox says.")
+    ] = None
+    settings: Annotated[
+        dict[str, Any] | None,
+        Field(description="Replaces the session's settings, in the same commit. At most 16 KiB, never secrets."),
+    ] = None
+    run_settings: Annotated[
+        dict[str, Any] | None, Field(description="On top of the session's settings, for this message's own turn alone.")
+    ] = None
     metadata: Annotated[dict[str, Any] | None, Field(description="Kept with the message and given back.")] = None
     files: Annotated[list[FileBody] | None, Field(description="At most 20 files that go with the text.")] = None
 
@@ -58,7 +68,59 @@ class InterruptBody(Body):
 
 
 class StopBody(Body):
-    """Which turn to stop, and what becomes of what it had written."""
+    """What to stop, and what becomes of what it had written. At most one id; none: the running turn, whichever it is.
 
-    turn_id: Annotated[str | None, Field(description="Absent: the running turn, whichever it is.")] = None
-    disposition: Annotated[str | None, Field(description="`keep` (default): shown text stays.")] = None
+    Without a running turn it dismisses a failed one that holds the inbox.
+    """
+
+    turn_id: Annotated[str | None, Field(description="Only this turn.")] = None
+    message_id: Annotated[
+        str | None, Field(description="Only the turn of this message; one that waits is taken back.")
+    ] = None
+    step_execution_id: Annotated[str | None, Field(description="Only while this model step or tool call runs.")] = None
+    frontier: Annotated[
+        str | None,
+        Field(description="Cursor of the last event that was shown: text behind it is cut, effects never are."),
+    ] = None
+    disposition: Annotated[
+        str | None, Field(description="`keep` (default): shown text stays. `discard`: no later prompt has it.")
+    ] = None
+
+
+class EmptyBody(Body):
+    """Nothing. The body may be left out."""
+
+
+class RetryBody(Body):
+    """Which click this is: a fresh id for each, and the same id when one is sent again."""
+
+    retry_id: Annotated[str, Field(description="1 to 128 characters.")]
+
+
+class ChangeBody(Body):
+    """Another text for a waiting message, or another place: exactly one of these fields."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"oneOf": [{"required": [name]} for name in ("text", "before", "after", "position")]}
+    )
+
+    text: Annotated[str | None, Field(description="The new text, whole.")] = None
+    before: Annotated[str | None, Field(description="Id of the waiting message that it goes before.")] = None
+    after: Annotated[str | None, Field(description="Id of the waiting message that it goes behind.")] = None
+    position: Annotated[Literal["first", "last"] | None, Field(description="Among the messages of its class.")] = None
+
+    @model_validator(mode="after")
+    def _one_change(self) -> ChangeBody:
+        if sum(value is not None for value in (self.text, self.before, self.after, self.position)) != 1:
+            raise ValueError("give exactly one of `text`, `before`, `after` and `position`")
+        return self
+
+
+class DeliverBody(Body):
+    """Another delivery for a waiting message."""
+
+    delivery: Annotated[Delivery, Field(description="As for a new message.")]
+
+
+class SettingsBody(RootModel[dict[str, Any]]):
+    """The session's settings, whole: nothing is merged, and `{}` clears them. At most 16 KiB, never secrets."""

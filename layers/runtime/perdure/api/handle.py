@@ -7,11 +7,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from perdure.api import sse
+from perdure.api.bodies import EmptyBody
 from perdure.api.failures import failure
 from perdure.api.messages import ApiRequest, ApiResponse, JsonObject, TicketIssuer, json_response
 from perdure.api.openapi import document
 from perdure.api.reading import read_body, read_query, require_json
-from perdure.api.routes import Call, Route, find_route
+from perdure.api.route import Call, Route
+from perdure.api.routes import find_route
 from perdure.errors import InvalidRequestError, UnauthorizedError
 
 if TYPE_CHECKING:
@@ -48,11 +50,16 @@ def _public(route: Route, *, tickets: bool) -> ApiResponse:
 
 def _read(request: ApiRequest, route: Route, call: Call) -> Call:
     query = read_query(request.query, route.query)
+    key = request.headers.get("idempotency-key") if route.keyed else None
     if route.body is None:
-        return replace(call, query=query)
-    require_json(request.headers)
-    body = read_body(request.body, route.body)
-    return replace(call, query=query, body=body, idempotency_key=request.headers.get("idempotency-key"))
+        return replace(call, query=query, idempotency_key=key)
+    if not (route.body is EmptyBody and _sends_nothing(request)):
+        require_json(request.headers)
+    return replace(call, query=query, body=read_body(request.body, route.body), idempotency_key=key)
+
+
+def _sends_nothing(request: ApiRequest) -> bool:
+    return not request.body and not request.headers.get("content-type")
 
 
 def _wants_stream(headers: Mapping[str, str]) -> bool:

@@ -10,9 +10,11 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaV
 from pydantic_core import core_schema
 
 from perdure._version import __version__
-from perdure.api import shapes, sse
+from perdure.api import event_shapes, shapes, sse
+from perdure.api.bodies import EmptyBody
 from perdure.api.reading import MAX_WAIT_SECONDS, QueryParam
-from perdure.api.routes import ROUTES, Route
+from perdure.api.route import Route
+from perdure.api.routes import ROUTES
 from perdure.core.limits import MAX_IDEMPOTENCY_KEY, MAX_SESSION_ID
 
 _REF = "#/components/schemas/{model}"
@@ -68,7 +70,7 @@ def _schemas(routes: list[Route]) -> dict[str, Any]:
     wanted: list[tuple[type[BaseModel], JsonSchemaMode]] = [(shapes.Error, "serialization")]
     wanted += [(route.body, "validation") for route in routes if route.body]
     wanted += [(route.reply, "serialization") for route in routes if route.reply]
-    wanted.append((shapes.Event, "serialization"))
+    wanted.append((event_shapes.Event, "serialization"))
     _, schema = models_json_schema(list(dict.fromkeys(wanted)), ref_template=_REF, schema_generator=_AbsentNotNull)
     definitions: dict[str, Any] = schema["$defs"]
     return definitions
@@ -86,7 +88,7 @@ def _operation(route: Route) -> dict[str, Any]:
         operation["parameters"] = parameters
     if route.body is not None:
         operation["requestBody"] = {
-            "required": True,
+            "required": route.body is not EmptyBody,
             "content": {"application/json": {"schema": _ref(route.body)}},
         }
     return operation
@@ -126,6 +128,7 @@ def _parameters(route: Route) -> list[dict[str, Any]]:
 _PATH_SCHEMAS: dict[str, dict[str, Any]] = {
     "session_id": {"type": "string", "pattern": f"^[A-Za-z0-9._:-]{{1,{MAX_SESSION_ID}}}$"},
     "interrupt_id": {"type": "string"},
+    "message_id": {"type": "string"},
 }
 
 

@@ -23,7 +23,7 @@ MAX_DEPTH = 64
 MAX_WAIT_SECONDS = 20
 """Longest wait of the events route, in seconds (surface §4.1); API Gateway gives up after 30."""
 
-NOT_BUILT = frozenset({"frontier", "plan_mode", "settings"})
+NOT_BUILT = frozenset({"plan_mode"})
 """Fields of the surface that this version does not know yet."""
 
 _MEDIA_TYPE = re.compile(r"application/json\s*(?:;\s*charset\s*=\s*\"?utf-8\"?\s*)?;?\s*", re.IGNORECASE)

@@ -2,98 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import unquote
-
-from pydantic import BaseModel
-
-from perdure.api import shapes
-from perdure.api.bodies import InputBody, InterruptBody, StopBody
-from perdure.api.messages import JsonObject, TicketIssuer
+from perdure.api import event_shapes, shapes
+from perdure.api.bodies import InputBody, InterruptBody
+from perdure.api.control_routes import CONTROL_ROUTES
+from perdure.api.messages import JsonObject
 from perdure.api.reading import QueryParam
+from perdure.api.route import COMMAND_ERRORS, SESSION, Call, Route
 from perdure.errors import NotFoundError
-
-if TYPE_CHECKING:
-    from perdure.service import Caller, Service
-
-BodyT = TypeVar("BodyT", bound=BaseModel)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
-    """One checked request on its way to the service."""
-
-    service: Service
-    caller: Caller
-    path: Mapping[str, str]
-    query: Mapping[str, Any]
-    body: BaseModel | None = None
-    idempotency_key: str | None = None
-    tickets: TicketIssuer | None = None
-
-    @property
-    def session_id(self) -> str:
-        return self.path["session_id"]
-
-    def body_as(self, model: type[BodyT]) -> BodyT:
-        """Return the body, which the dispatcher has read as the route's model."""
-        assert isinstance(self.body, model)
-        return self.body
-
-
-Operation = Callable[[Call], Awaitable[JsonObject]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Route:
-    """One route.
-
-    Attributes:
-        path: Template with `{names}`; each stands for one path segment.
-        operation: Its name: the OpenAPI operation id.
-        run: What it does. None: the dispatcher answers it itself, without a caller.
-        streams: It also answers `Accept: text/event-stream`, where the host can stream.
-        needs_tickets: It exists only where the host issues tickets.
-        keyed: An `Idempotency-Key` makes a repeat harmless.
-        errors: Statuses that it may answer besides those of every route.
-    """
-
-    method: str
-    path: str
-    operation: str
-    doc: str
-    reply: type[BaseModel] | None
-    run: Operation | None = None
-    body: type[BaseModel] | None = None
-    query: tuple[QueryParam, ...] = ()
-    status: int = 200
-    streams: bool = False
-    needs_tickets: bool = False
-    keyed: bool = False
-    errors: tuple[int, ...] = ()
-    segments: tuple[str, ...] = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "segments", tuple(self.path.split("/")))
-
-    @property
-    def public(self) -> bool:
-        """Whether it needs no caller."""
-        return self.run is None
-
-    def match(self, segments: tuple[str, ...]) -> dict[str, str] | None:
-        """Return the path parameters when a path, cut at its slashes, is this route's."""
-        if len(segments) != len(self.segments):
-            return None
-        found: dict[str, str] = {}
-        for pattern, segment in zip(self.segments, segments, strict=True):
-            if pattern.startswith("{"):
-                found[pattern[1:-1]] = unquote(segment)
-            elif pattern != segment:
-                return None
-        return found
 
 
 async def _send_input(call: Call) -> JsonObject:
@@ -104,7 +19,9 @@ async def _send_input(call: Call) -> JsonObject:
         text=body.text,
         message_id=body.message_id,
         agent=body.agent,
-        delivery=body.delivery or "queue",
+        delivery=body.delivery,
+        settings=body.settings,
+        run_settings=body.run_settings,
         metadata=body.metadata,
         files=[file.model_dump(exclude_none=True) for file in body.files or ()],
         idempotency_key=call.idempotency_key,
@@ -137,21 +54,6 @@ async def _resolve_interrupt(call: Call) -> JsonObject:
     )
 
 
-async def _stop(call: Call) -> JsonObject:
-    body = call.body_as(StopBody)
-    return await call.service.stop(
-        call.caller,
-        call.session_id,
-        turn_id=body.turn_id,
-        disposition="keep" if body.disposition is None else body.disposition,
-        idempotency_key=call.idempotency_key,
-    )
-
-
-async def _inbox(call: Call) -> JsonObject:
-    return await call.service.inbox(call.caller, call.session_id)
-
-
 async def _list_sessions(call: Call) -> JsonObject:
     return await call.service.list_sessions(call.caller, **call.query)
 
@@ -167,20 +69,18 @@ def _limit(most: int, default: int) -> QueryParam:
     )
 
 
-SESSION = "/v1/sessions/{session_id}"
-
 ROUTES: tuple[Route, ...] = (
     Route(
         method="POST",
         path=f"{SESSION}/inputs",
         operation="send_input",
-        doc="Accept a user's message: it starts a turn, or waits for its own.",
+        doc="Accept a user's message: it starts a turn, joins or stops the running one, or waits for its own.",
         run=_send_input,
         body=InputBody,
         reply=shapes.Receipt,
         status=202,
         keyed=True,
-        errors=(404, 409, 413, 415, 429),
+        errors=COMMAND_ERRORS,
     ),
     Route(
         method="GET",
@@ -215,7 +115,7 @@ ROUTES: tuple[Route, ...] = (
             _limit(500, 500),
             QueryParam(name="wait_seconds", kind="seconds", doc="Wait this long for an event; 0 if absent."),
         ),
-        reply=shapes.EventPage,
+        reply=event_shapes.EventPage,
         streams=True,
         errors=(404,),
     ),
@@ -228,28 +128,9 @@ ROUTES: tuple[Route, ...] = (
         body=InterruptBody,
         reply=shapes.Resolution,
         keyed=True,
-        errors=(404, 409, 413, 415, 429),
+        errors=COMMAND_ERRORS,
     ),
-    Route(
-        method="POST",
-        path=f"{SESSION}/stop",
-        operation="stop",
-        doc="Stop a turn. Closing a connection never does.",
-        run=_stop,
-        body=StopBody,
-        reply=shapes.StopResult,
-        keyed=True,
-        errors=(404, 409, 413, 415, 429),
-    ),
-    Route(
-        method="GET",
-        path=f"{SESSION}/inbox",
-        operation="get_inbox",
-        doc="Messages that wait for their turn.",
-        run=_inbox,
-        reply=shapes.Inbox,
-        errors=(404,),
-    ),
+    *CONTROL_ROUTES,
     Route(
         method="GET",
         path="/v1/sessions",

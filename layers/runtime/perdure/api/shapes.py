@@ -10,28 +10,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
+from perdure.api.bodies import Delivery
+
 Status = Literal["waiting_for_user_message", "running_model", "running_tools", "compacting_context"]
-EventTypes = (
-    "turn_started",
-    "turn_completed",
-    "turn_failed",
-    "turn_stopping",
-    "turn_cancelled",
-    "model_started",
-    "model_finished",
-    "model_retry_scheduled",
-    "attempt_reset",
-    "text_delta",
-    "reasoning_delta",
-    "tool_call_deferred",
-    "tool_call_started",
-    "tool_progress",
-    "tool_call_finished",
-    "interrupt_raised",
-    "interrupt_resolved",
-    "message_queued",
-    "usage_recorded",
-)
 
 
 class ErrorDetail(BaseModel):
@@ -53,7 +34,7 @@ class Receipt(BaseModel):
 
     message_id: str
     turn_id: str | None = None
-    delivered_as: str
+    delivered_as: Delivery
     duplicate: bool
     cursor: str
 
@@ -108,11 +89,20 @@ class State(BaseModel):
     turn_count: int
     interaction_mode: str
     version: int
-    paused: bool | None = None
-    held: bool | None = None
+    paused: Annotated[bool | None, Field(description="Nothing new begins until somebody resumes it.")] = None
+    held: Annotated[
+        bool | None, Field(description="Messages wait behind a failed turn, until it is retried or dismissed.")
+    ] = None
+    blocked_reason: Annotated[
+        Literal["auth", "credits"] | None,
+        Field(description="Why it is held: the model's credential was refused, or nothing is left to pay with."),
+    ] = None
+    closed: Annotated[bool | None, Field(description="It takes no more messages.")] = None
     stopping: Annotated[bool | None, Field(description="A stop was recorded and its turn has not ended yet.")] = None
+    steering: Annotated[
+        bool | None, Field(description="The turn ends at its next safe boundary, and the steered messages follow.")
+    ] = None
     operation: Operation | None = None
-    blocked_reason: str | None = None
     last_turn_error: TurnError | None = None
     waiting_for: list[WaitingFor] | None = None
 
@@ -173,7 +163,11 @@ Part = Annotated[TextPart | ReasoningPart | ToolCallPart | ToolResultPart | File
 
 
 class Message(BaseModel):
-    """One message of the transcript. `status` is absent for a whole one."""
+    """One message of the transcript. `status` is absent for a whole one.
+
+    `interrupted`: a stop cut it off. `superseded`: another message replaced its turn, and no later prompt has it.
+    `rehomed`: a user's message that had joined a turn which never answered it; it went back to the inbox.
+    """
 
     message_id: str
     sequence: int
@@ -181,7 +175,9 @@ class Message(BaseModel):
     role: Literal["user", "assistant", "tool"]
     parts: list[Part]
     created_at: datetime
-    status: Literal["truncated", "filtered", "refused", "not_accepted", "interrupted"] | None = None
+    status: (
+        Literal["truncated", "filtered", "refused", "not_accepted", "interrupted", "superseded", "rehomed"] | None
+    ) = None
     metadata: dict[str, Any] | None = None
 
 
@@ -226,8 +222,8 @@ class InboxEntry(Cut):
     """A message that waits for its turn."""
 
     message_id: str
-    delivery: str
-    state: str
+    delivery: Delivery
+    state: Literal["queued", "steered", "passive"]
     text: str
     created_at: datetime
 
@@ -297,28 +293,6 @@ class MessagePage(BaseModel):
     deleted_before: int | None = None
 
 
-class Event(BaseModel):
-    """Something that happened. Durable events carry `sequence`: 1, 2, 3 … per session, without gaps."""
-
-    type: Annotated[
-        str, Field(examples=list(EventTypes), description="More may come; others carry a prefix with a dot.")
-    ]
-    sequence: int | None = None
-    cursor: str
-    turn_id: str | None = None
-    step_execution_id: str | None = None
-    attempt: int | None = None
-    at: datetime
-    payload: dict[str, Any]
-
-
-class EventPage(BaseModel):
-    """Events in order, at most 4 MiB, and the cursor behind the last of them. An empty page: no more for now."""
-
-    events: list[Event]
-    cursor: str
-
-
 class Resolution(BaseModel):
     """The decision was recorded."""
 
@@ -329,6 +303,36 @@ class StopResult(BaseModel):
     """What a stop found."""
 
     result: Literal["recorded", "already_recorded", "too_late", "idle", "other_turn", "not_controllable"]
+
+
+class Recorded(BaseModel):
+    """The command was recorded; `already_recorded`: it was so before, and nothing has changed."""
+
+    result: Literal["recorded", "already_recorded"]
+
+
+class RetryResult(Recorded):
+    """The retry was recorded. `turn_id`: the turn that it started; none when a wait for a reconnect was cut short."""
+
+    turn_id: str | None = None
+
+
+class Removed(BaseModel):
+    """A waiting message was taken back; this is what it said. Doing it again gives the same."""
+
+    result: Literal["removed"]
+    message_id: str
+    text: str
+    metadata: dict[str, Any] | None = None
+    files: list[FilePart] | None = None
+
+
+class Delivered(BaseModel):
+    """How a waiting message is delivered now. `turn_id`: the turn that it started at once."""
+
+    message_id: str
+    delivered_as: Delivery
+    turn_id: str | None = None
 
 
 class SessionSummary(BaseModel):

@@ -143,6 +143,7 @@ def on_move_message(draft: Draft, command: MoveMessage) -> Decision:
 
     Raises:
         InvalidRequestError: It would go before or behind a message of another class.
+        RequestConflictError: `stale_revision`: the message that it would go next to does not wait (any more).
     """
     message = waiting_message(draft, command.message_id)
     other_id = command.before or command.after
@@ -150,8 +151,13 @@ def on_move_message(draft: Draft, command: MoveMessage) -> Decision:
     inbox = draft.head.inbox
     like = [i for i, other in enumerate(inbox) if same_class(message, other)]
     if other_id is not None:
-        other = waiting_message(draft, other_id) if other_id != command.message_id else None
-        if other is None or not same_class(message, other):
+        other = find(draft.head, other_id)
+        if other is None:
+            raise RequestConflictError(
+                f"no message {other_id!r} waits beside {message.message_id!r}: read the inbox again",
+                code="stale_revision",
+            )
+        if not same_class(message, other):
             raise InvalidRequestError(
                 f"message {message.message_id!r} can't be moved next to {other_id!r}, which is delivered another way: "
                 "change its delivery"
