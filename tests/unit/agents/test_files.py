@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from perdure.agents.step import InstructionContext, StepContext
+from perdure.agents.step import StepContext
 from perdure.agents.stepwise import StepwiseRunner
 from perdure.core.entries import FileRef
 from perdure.core.history import ModelItem, UserItem
@@ -86,7 +86,7 @@ def test_an_option_that_is_none_is_refused() -> None:
 async def test_what_a_model_made_is_kept_by_the_application_and_stored_as_a_reference() -> None:
     kept: dict[str, bytes] = {}
 
-    async def store(file: GeneratedFile, context: InstructionContext) -> FileRef:
+    async def store(file: GeneratedFile, context: StepContext) -> FileRef:
         assert file.data is not None
         reference = f"{context.session_id}/{context.turn_id}/{len(kept)}"
         kept[reference] = file.data
@@ -179,7 +179,7 @@ async def test_images_of_an_answer_are_decoded_and_what_is_no_image_is_malformed
         model = OpenAIChatModel("stub-1", base_url=provider.base_url)
         kept: list[GeneratedFile] = []
 
-        def store(file: GeneratedFile, context: InstructionContext) -> FileRef:
+        def store(file: GeneratedFile, context: StepContext) -> FileRef:
             kept.append(file)
             return FileRef(reference="r")
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from perdure.agents.step import InstructionContext, StepContext, answered
+from perdure.agents.step import StepContext, answered
 from perdure.core.entries import FileRef
 from perdure.core.history import HistoryItem, ModelItem, ToolResultItem, UserItem
 from perdure.errors import UnresolvedFileError
@@ -20,7 +20,7 @@ FileResolver = Callable[[FileRef, StepContext], FileData | Awaitable[FileData | 
 """Gives what stands behind a reference, or None when nothing does. The reference came from a user: a resolver may only
 look where that session may."""
 
-StoreFile = Callable[[GeneratedFile, InstructionContext], FileRef | Awaitable[FileRef]]
+StoreFile = Callable[[GeneratedFile, StepContext], FileRef | Awaitable[FileRef]]
 """Keeps a file that a model made and says by which reference. It may be asked twice for one file after a crash."""
 
 Unresolved = Literal["omit", "placeholder", "error"]
@@ -54,7 +54,7 @@ async def resolved_files(
 
 
 async def stored_files(
-    files: Iterable[GeneratedFile], store: StoreFile | None, context: InstructionContext
+    files: Iterable[GeneratedFile], store: StoreFile | None, step: StepContext
 ) -> tuple[FileRef, ...]:
     """Return the references of what a model made. Without a hook nothing is kept, and the log says so."""
     kept: list[FileRef] = []
@@ -62,7 +62,7 @@ async def stored_files(
         if store is None:
             logger.warning("a generated file was dropped: the agent has no store_file")
         else:
-            kept.append(await answered(store(file, context)))
+            kept.append(await answered(store(file, step)))
     return tuple(kept)
 
 

@@ -108,6 +108,7 @@ class Prepared:
 
     client: ModelClient
     request: ModelRequest
+    step: StepContext
     offered: tuple[str, ...] | None = None
 
 
@@ -167,7 +168,7 @@ async def prepare(agent: AgentDefinition, context: AgentTurnContext) -> Prepared
         files=files,
         deadline=context.deadline,
     )
-    return Prepared(client=client, request=request, offered=offered)
+    return Prepared(client=client, request=request, step=step, offered=offered)
 
 
 def _has_files(items: Sequence[HistoryItem]) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from perdure.agents.calls import requested_calls, unknown_tool
 from perdure.agents.definition import AgentDefinition
 from perdure.agents.files import stored_files
-from perdure.agents.prepare import Prepared, instruction_context, prepare
+from perdure.agents.prepare import Prepared, prepare
 from perdure.agents.runner import AgentTurnContext, DeferredCall, Generation, ModelOutcome
 from perdure.agents.tools import ToolContext
 from perdure.errors import ModelCallError, ToolExecutionError
@@ -48,7 +48,7 @@ class StepwiseRunner:
                     "the model call was aborted", kind="aborted", retryable=False, partial_text=call.text
                 )
             response = reading.result()
-            files = await stored_files(response.files, agent.store_file, instruction_context(context))
+            files = await stored_files(response.files, agent.store_file, prepared.step)
             return replace(_outcome(prepared, context, response), files=files)
         except ModelCallError as error:
             error.partial_text = error.partial_text or call.text
