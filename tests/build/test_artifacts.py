@@ -61,9 +61,13 @@ def environment(template: Template) -> dict[str, str]:
     values = {name: f"https://example.com/{name.lower()}" for name in names if name.endswith(("_URL", "_ENDPOINT"))}
     values |= {name: f"arn:aws:test:us-east-1:123456789012:{name.lower()}" for name in names if name.endswith("_ARN")}
     values |= {name: name.lower() for name in names if name not in values}
-    default = template.document["Parameters"]["AgentsModule"]["Default"]
+    parameters = template.document["Parameters"]
+    values |= {
+        name: str(parameters[value["Ref"]]["Default"])
+        for name, value in names.items()
+        if isinstance(value, dict) and parameters.get(value.get("Ref"), {}).get("Default", "") != ""
+    }
     return values | {
-        "PERDURE_AGENTS": default,
         "POWERTOOLS_LOG_LEVEL": "INFO",
         "AWS_DEFAULT_REGION": "us-east-1",
         "AWS_REGION": "us-east-1",
