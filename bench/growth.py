@@ -46,6 +46,7 @@ def _turn(number: int) -> dict[str, Any]:
         progress = used.write_units_of["PROG"]
         return {
             "write_units": used.all_write_units - progress,
+            "write_units_of": {**dict(sorted(used.write_units_of.items())), "indexes": used.index_write_units},
             "progress_write_units": progress,
             "read_units": used.read_units,
             "messages": used.calls["sqs.SendMessage"],

@@ -18,6 +18,7 @@ from botocore.exceptions import ReadTimeoutError
 from perdure.agents.definition import AgentDefinition, AgentRegistry
 from perdure.agents.policies import ToolPolicy
 from perdure.agents.tools import function_tool
+from perdure.aws.items import record_of, tail_size
 from perdure.aws.limits import MAX_TAIL_BYTES
 from perdure.core.history import ToolResultItem, UserItem
 from perdure.models import ScriptedModel
@@ -200,10 +201,10 @@ class Course:
     def fill_tail(self, path: str) -> None:
         """Queue messages until HEAD's tail is so full that whoever commits next has to settle first."""
         name = path.rsplit("/", 1)[-1]
-        for _ in range(8):
+        for _ in range(16):
             key = {"pk": {"S": f"acme#{name}"}, "sk": {"S": "HEAD"}}
             item = self.harness.aws.clients.dynamodb.get_item(TableName=self.harness.aws.table, Key=key)["Item"]
-            room = MAX_TAIL_BYTES - len(item["tail"]["S"].encode())
+            room = MAX_TAIL_BYTES - tail_size(record_of(item).tail)
             if room < 500:
                 return
             self.say(path, "z" * max(1, min(room - 600, 3000)))

@@ -16,6 +16,7 @@ LIMITS: dict[str, tuple[str, ...] | str] = {
     ),
     "MAX_BATCH_GET": (f"{HERE}::test_a_hundred_keys_are_read_at_once_and_one_more_takes_a_second_call",),
     "MAX_TAIL_BYTES": ("unit/aws/test_bodies.py::test_a_tail_that_would_grow_over_its_limit_is_settled_first",),
+    "SETTLE_TAIL_BYTES": ("unit/aws/test_settling.py::test_it_is_time_to_settle_when_the_tail_is_over_four_kilobytes",),
     "MAX_INLINE_ENTRY_BYTES": (
         "unit/aws/test_bodies.py::test_an_entry_goes_where_its_encoded_bytes_fit_and_reads_back_the_same",
     ),

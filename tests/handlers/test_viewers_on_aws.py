@@ -119,7 +119,7 @@ def test_x13_a_viewer_that_subscribes_just_before_the_last_commit_hears_of_it(ha
 
     def before_commit(params: dict[str, Any], **_: Any) -> None:
         last = [done.function for done in harness.invocations if done.function in STEPS] == ["run_model", "call_tool"]
-        writes_head = b'"HEAD"' in params["body"] and b":head" in params["body"]
+        writes_head = b'"HEAD"' in params["body"] and b":state" in params["body"]
         if last and writes_head and not seen and threading.current_thread() is not threading.main_thread():
             seen.append(0)  # once, and not for what follows here
             harness.gateway.send(viewer, SUBSCRIBE)

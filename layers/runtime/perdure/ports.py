@@ -36,12 +36,14 @@ class Loaded:
         receipts: Those that were asked for and exist, by key hash.
         recent: The newest entries, as far as they came along without a read of their own: gapless, up to HEAD's
             version, oldest first. May be empty.
+        to_settle: So much is in HEAD's tail that `settle` is worth its writes by now.
         token: What the adapter wants to see again at the commit; nobody else looks at it.
     """
 
     head: Head
     receipts: Mapping[str, Receipt] = field(default_factory=dict)
     recent: tuple[Entry, ...] = ()
+    to_settle: bool = False
     token: Any = None
 
 
@@ -120,7 +122,10 @@ class SessionStore(Protocol):
         ...
 
     async def settle(self, key: SessionKey) -> None:
-        """Make entries that are only in HEAD's tail durable on their own. Done while a model or a tool works."""
+        """Make entries that are only in HEAD's tail durable on their own.
+
+        Done while a model or a tool works, when `Loaded.to_settle` says that it is time.
+        """
         ...
 
     async def list_sessions(
@@ -287,8 +292,7 @@ class Ports:
     Attributes:
         progress_interval_seconds: How long progress is gathered before it is published; 0: it goes out at once.
         results: Where outcomes wait for a common commit when many are in flight. None: each is committed alone.
-        in_process: Everything is answered from this process: asking two ports side by side gains nothing, and
-            `settle` has nothing to do.
+        in_process: Everything is answered from this process: asking two ports side by side gains nothing.
         turnstile: Held while a command of a session is decided and committed. Where all commands come from one
             process it lets them through one by one; the commit's condition alone keeps them apart, but of many at
             once each would lose race after race.

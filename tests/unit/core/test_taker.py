@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from perdure.core.commands import AttemptLost, Taker
 from perdure.core.expected import expected_dispatches, sweep_due_at
-from perdure.core.limits import LEASE_DURATION, LEASE_GRACE
+from perdure.core.limits import START_LEASE
 from tests.unit.core.builders import Play, a_read, a_session, a_single_write
 
 WORKER = Taker(owner="worker-1", any_tool=True)
@@ -30,7 +30,7 @@ def test_a_call_that_is_alone_ready_is_claimed_by_the_commit_that_made_it() -> N
     play.model_asks(a_read())
 
     assert claimed(play) == [("call_tool", "worker-1")]
-    assert sweep_due_at(play.head) == play.now + LEASE_DURATION + LEASE_GRACE
+    assert sweep_due_at(play.head) == play.now + START_LEASE
 
 
 def test_the_model_step_behind_the_last_result_is_claimed_too() -> None:

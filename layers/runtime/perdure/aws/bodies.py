@@ -12,9 +12,9 @@ from typing import Any
 
 from perdure.aws import keys
 from perdure.aws.clients import in_thread
-from perdure.aws.items import StoredEntry, byte_size
+from perdure.aws.items import StoredEntry, byte_size, packed, unpacked
 from perdure.aws.limits import MAX_BODY_ITEM_BYTES, MAX_INLINE_ENTRY_BYTES, MAX_OBJECT_BYTES
-from perdure.aws.table import Table, text
+from perdure.aws.table import Table
 from perdure.errors import ConfigurationError, ItemTooLargeError, StoreUnavailableError
 
 _DIGEST_CHARACTERS = 32
@@ -50,7 +50,7 @@ class Bodies:
         digest = keys.sha256(stored.text)[:_DIGEST_CHARACTERS]
         if size <= MAX_BODY_ITEM_BYTES:
             sort_key = keys.body_key(stored.commit_id, digest)
-            await self._table.put_once({"pk": partition, "sk": sort_key, "body": stored.text})
+            await self._table.put_once({"pk": partition, "sk": sort_key, "body": packed(stored.text)})
             return stored.stub({"item": sort_key})
         name = f"{keys.object_prefix(partition)}bodies/{stored.commit_id}-{digest}"
         await self._put_object(name, stored.text)
@@ -63,7 +63,7 @@ class Bodies:
         for strong in (False, True):
             item = await self._table.get(partition, body["item"], strong=strong)
             if item is not None:
-                return text(item, "body")
+                return unpacked(item, "body")
         raise StoreUnavailableError(f"body {body['item']} of an entry is not there; was the session purged meanwhile?")
 
     async def _put_object(self, name: str, written: str) -> None:

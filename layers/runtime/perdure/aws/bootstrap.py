@@ -13,6 +13,7 @@ from perdure.agents.definition import AgentDefinition, AgentRegistry
 from perdure.aws.clients import Clients
 from perdure.aws.clock import SystemClock, new_id
 from perdure.aws.leases import DynamoDBLeases
+from perdure.aws.limits import SETTLE_TAIL_BYTES
 from perdure.aws.live import ApiGatewayLive
 from perdure.aws.model_key import provide_model_key
 from perdure.aws.progress import ProgressLog
@@ -50,6 +51,7 @@ class Runtime:
         self.clients = clients or Clients(socket_endpoint=settings.socket_endpoint)
         self.clock: Clock = clock or SystemClock()
         self.new_id = new_id
+        self.settle_over = SETTLE_TAIL_BYTES
         self._agents = agents
 
     @cached_property
@@ -72,6 +74,7 @@ class Runtime:
             self.settings.table_name,
             s3=lambda: self.clients.s3,
             bucket=self.settings.bucket_name,
+            settle_over=self.settle_over,
         )
 
     @cached_property

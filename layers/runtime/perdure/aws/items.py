@@ -1,12 +1,14 @@
 """How HEAD, entries and receipts look as table items, and back.
 
-State is JSON text in one attribute, so numbers, empty strings and every character survive. `schema_version` is an
-attribute of its own: a reader refuses what a newer version wrote instead of guessing (spec SESS-22).
+State is JSON text in one attribute, so numbers, empty strings and every character survive. HEAD's is compressed,
+because each commit pays for all of it (docs/decisions/0005). `schema_version` is an attribute of its own: a reader
+refuses what a newer version wrote instead of guessing (spec SESS-22).
 """
 
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -33,6 +35,16 @@ def to_json(value: Any) -> str:
     except UnicodeEncodeError:  # a lone surrogate: only an escape can carry it
         return json.dumps(value, separators=(",", ":"))
     return written
+
+
+def packed(written: str) -> bytes:
+    """Return a text as it is stored where its size is paid for again and again, or is large."""
+    return zlib.compress(written.encode("utf-8"))
+
+
+def unpacked(item: Item, name: str) -> str:
+    """Return a packed text of an item."""
+    return zlib.decompress(item[name]["B"]).decode("utf-8")
 
 
 def byte_size(written: str) -> int:
@@ -124,9 +136,10 @@ def record_of(item: Item | None) -> HeadRecord:
     if item is None:
         return NEVER_WRITTEN
     check_schema(item, HEAD_SCHEMA)
+    state = json.loads(unpacked(item, "state"))
     return HeadRecord(
-        head=decode(Head, json.loads(text(item, "head"))),
-        tail=tuple(StoredEntry.of(data) for data in json.loads(text(item, "tail", "[]"))),
+        head=decode(Head, state["head"]),
+        tail=tuple(StoredEntry.of(data) for data in state["tail"]),
         purged_version=number(item, "purged_version"),
     )
 
@@ -135,14 +148,19 @@ def tail_text(tail: Iterable[StoredEntry]) -> str:
     return f"[{','.join(stored.text for stored in tail)}]"
 
 
+def tail_size(tail: Iterable[StoredEntry]) -> int:
+    """Return a tail's size in bytes of JSON."""
+    return byte_size(tail_text(tail))
+
+
 def head_changes(key: SessionKey, head: Head, tail: Iterable[StoredEntry]) -> tuple[dict[str, Value], list[str]]:
     """Return the attributes that a commit sets on the HEAD item, and those that it removes."""
     partition = keys.partition_key(key)
+    state = f'{{"head":{to_json(encode(head))},"tail":{tail_text(tail)}}}'
     changes: dict[str, Value] = {
         "version": head.version,
         "schema_version": head.schema_version,
-        "head": to_json(encode(head)),
-        "tail": tail_text(tail),
+        "state": packed(state),
     }
     removed: list[str] = []
     if head.owner is not None and head.last_activity_at is not None and head.exists:

@@ -18,8 +18,17 @@ MAX_PARTITION_KEY_BYTES = 2048
 MAX_BATCH_GET = 100
 """Keys of one BatchGetItem (model)."""
 
-MAX_TAIL_BYTES = 8 * 1024
-"""HEAD's tail, in bytes of JSON: a commit that would push it over settles first (design §2; ours)."""
+MAX_TAIL_BYTES = 16 * 1024
+"""HEAD's tail, in bytes of JSON: a commit that would push it over settles first (ours; about 4 KB as it is stored).
+
+Far above `SETTLE_TAIL_BYTES`, because here a step waits, and of many siblings at once each would put the same entries.
+"""
+
+SETTLE_TAIL_BYTES = 4 * 1024
+"""HEAD's tail, in bytes of JSON, from which on a step settles it while it works (ours): about the entries of a turn.
+
+Less means larger HEADs seldom, but a step that takes no time waits for the puts more often (docs/decisions/0005).
+"""
 
 MAX_INLINE_ENTRY_BYTES = 4 * 1024
 """Largest entry inside the tail and its log item, in bytes of JSON; a larger one is offloaded whole (ours)."""

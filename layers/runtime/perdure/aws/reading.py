@@ -72,11 +72,11 @@ class LogReader:
         """
         seen = self._tails.last_seen(partition)
         found: dict[int, StoredEntry] = {}
-        if seen is None:
+        if seen is None or (span.last or 0) > seen.version:
             head_item, found = await asyncio.gather(
-                self._table.get(partition, keys.HEAD, strong=False), self._query_cold(partition, span)
+                self._table.get(partition, keys.HEAD, strong=False), self._query_beside(partition, span)
             )
-        else:  # what this container read before it needs no second time
+        else:  # this container has read up to there before, and needs no second time what it kept
             head_item = await self._table.get(partition, keys.HEAD, strong=False)
         record = record_of(head_item)
         self._tails.saw(partition, record)
@@ -144,11 +144,14 @@ class LogReader:
         self._tails.saw(partition, record)
         return record
 
-    async def _query_cold(self, partition: str, span: Span) -> dict[int, StoredEntry]:
+    async def _query_beside(self, partition: str, span: Span) -> dict[int, StoredEntry]:
+        first, last = span.first or 1, span.last or _LAST_VERSION
+        while first <= last and self._cache.get(partition, first) is not None:
+            first += 1
         return await self._query(
             partition,
-            span.first or 1,
-            span.last or _LAST_VERSION,
+            first,
+            last,
             limit=span.limit,
             newest=span.newest,
             strong=False,

@@ -15,8 +15,8 @@ from perdure.aws import keys
 from perdure.aws.bodies import Bodies
 from perdure.aws.cache import EntryCache
 from perdure.aws.index import SessionIndex
-from perdure.aws.items import HeadRecord, StoredEntry, byte_size, head_changes, receipt_of, record_of, tail_text
-from perdure.aws.limits import MAX_TAIL_BYTES
+from perdure.aws.items import HeadRecord, StoredEntry, head_changes, receipt_of, record_of, tail_size
+from perdure.aws.limits import MAX_TAIL_BYTES, SETTLE_TAIL_BYTES
 from perdure.aws.reading import LogReader, Span
 from perdure.aws.table import ConditionNotMetError, Table, number
 from perdure.aws.tail import Tails
@@ -38,6 +38,7 @@ class DynamoDBSessionStore:
         s3: Gives the S3 client when the first large body comes.
         bucket: None: entries over 300 KB are a `ConfigurationError`.
         cache: Entries already read; one per container.
+        settle_over: Bytes of a tail from which on `Loaded.to_settle` is true.
     """
 
     def __init__(
@@ -48,12 +49,14 @@ class DynamoDBSessionStore:
         s3: Callable[[], Any] | None = None,
         bucket: str | None = None,
         cache: EntryCache | None = None,
+        settle_over: int = SETTLE_TAIL_BYTES,
     ) -> None:
         self._table = Table(dynamodb, table)
         self._tails = Tails(self._table)
         self._bodies = Bodies(self._table, s3 or _no_s3, bucket if s3 is not None else None)
         self._log = LogReader(self._table, self._tails, self._bodies, cache or EntryCache())
         self._index = SessionIndex(self._table)
+        self._settle_over = settle_over
 
     async def load(self, key: SessionKey, receipt_keys: Sequence[str] = ()) -> Loaded:
         """Read HEAD, then the receipts with these key hashes; strongly consistent, in this order (races.md X1)."""
@@ -69,7 +72,7 @@ class DynamoDBSessionStore:
         if record.head.exists and unknown:
             receipts |= await self._receipts(partition, unknown, record.purged_version)
         recent = self._log.at_hand(partition, record)
-        return Loaded(head=record.head, receipts=receipts, recent=recent, token=record)
+        return self._loaded(record, receipts=receipts, recent=recent)
 
     async def peek(self, key: SessionKey) -> Head:
         """Read HEAD, possibly a moment old."""
@@ -79,7 +82,7 @@ class DynamoDBSessionStore:
     async def commit(self, key: SessionKey, loaded: Loaded, decision: Decision) -> Loaded:
         """Commit one decision: its new head and its entry, in one conditional write.
 
-        An entry over 4 KB has its body written before. A tail that would grow over 8 KB is settled before. A
+        An entry over 4 KB has its body written before. A tail that would grow over 16 KB is settled before. A
         tombstone drops the tail: what is in it goes with the session.
 
         Raises:
@@ -107,12 +110,12 @@ class DynamoDBSessionStore:
         except ConditionNotMetError as lost:
             now = record_of(lost.item)
             await self._recognise(partition, stored, now, expected)
-            return Loaded(head=now.head, token=now)
+            return self._loaded(now)
         purged_version = number_of(changes.get("purged_version"), record.purged_version)
         made = HeadRecord(head=decision.head, tail=tail, purged_version=purged_version)
         self._tails.saw(partition, made)
         self._log.remember(partition, decision.entry, len(stored.text))
-        return Loaded(head=made.head, token=made)
+        return self._loaded(made)
 
     async def find_commit(self, key: SessionKey, commit_id: str, versions: Sequence[int]) -> Entry | None:
         """Return the entry that a command committed as one of these versions, strongly consistent, or None."""
@@ -176,6 +179,10 @@ class DynamoDBSessionStore:
         except StoreUnavailableError:
             logger.warning("a session could not be postponed; the next sweep sees it again")
 
+    def _loaded(self, record: HeadRecord, **more: Any) -> Loaded:
+        to_settle = tail_size(record.tail) > self._settle_over
+        return Loaded(head=record.head, to_settle=to_settle, token=record, **more)
+
     async def _head(self, partition: str) -> HeadRecord:
         record = record_of(await self._table.get(partition, keys.HEAD, strong=True))
         self._tails.saw(partition, record)
@@ -194,7 +201,7 @@ class DynamoDBSessionStore:
     async def _tail_with(self, partition: str, record: HeadRecord, stored: StoredEntry) -> tuple[StoredEntry, ...]:
         """Return the tail of the next HEAD: what this process may not drop yet, and the new entry."""
         kept = self._tails.undurable(partition, record.tail)
-        if kept and byte_size(tail_text((*kept, stored))) > MAX_TAIL_BYTES:
+        if kept and tail_size((*kept, stored)) > MAX_TAIL_BYTES:
             await self._tails.materialize(partition, kept, purged_version=record.purged_version)
             kept = ()
         return (*kept, stored)

@@ -1,6 +1,6 @@
 """One DynamoDB table: its calls in threads, its errors as ours, its items in the wire form `{"name": {"S": "text"}}`.
 
-The wire form keeps floats, decimals and sets out by itself: we store text, whole numbers and booleans only.
+The wire form keeps floats, decimals and sets out by itself: we store text, whole numbers, booleans and bytes only.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from perdure.aws.limits import MAX_BATCH_GET
 from perdure.errors import StoreUnavailableError
 
 Item = dict[str, Any]
-Value = str | int | bool
+Value = str | int | bool | bytes
 
 _NAME = re.compile(r"#(\w+)")
 _BATCH_ROUNDS = 5
@@ -34,6 +34,8 @@ def wire(value: Value) -> dict[str, Any]:
         return {"BOOL": value}
     if isinstance(value, int):
         return {"N": str(value)}
+    if isinstance(value, bytes):
+        return {"B": value}
     return {"S": value}
 
 
@@ -92,7 +94,9 @@ class Table:
             ConditionNotMetError: It does not; nothing was written.
         """
         parameters: dict[str, Any] = {"Item": {name: wire(value) for name, value in item.items()}}
-        await self._call("put_item", f"write {item['sk']}", **parameters, **_conditional(condition, values))
+        sk = item["sk"]
+        assert isinstance(sk, str)
+        await self._call("put_item", f"write {sk}", **parameters, **_conditional(condition, values))
 
     async def put_once(self, item: Mapping[str, Value]) -> bool:
         """Create an item. False: it was there already, and was left as it is."""

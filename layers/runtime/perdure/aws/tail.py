@@ -23,12 +23,16 @@ SESSIONS_REMEMBERED = 1024
 
 @dataclass(slots=True)
 class Memory:
-    """What this process saw last of one session's tail, and the versions whose puts it saw acknowledged."""
+    """What this process saw last of one session's tail, and the versions whose puts it saw acknowledged.
+
+    `putting` is held while entries are put, so that no two tasks pay for the same puts.
+    """
 
     version: int = 0
     tail: tuple[StoredEntry, ...] = ()
     purged_version: int = 0
     durable: set[int] = field(default_factory=set)
+    putting: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class Tails:
@@ -59,14 +63,15 @@ class Tails:
         return tuple(stored for stored in tail if stored.version not in durable)
 
     async def materialize(self, partition: str, tail: Iterable[StoredEntry], *, purged_version: int) -> None:
-        """Put entries and their receipts as items of their own, unless this process did so before.
+        """Put entries and their receipts as items of their own, unless this process did so before or just now does.
 
         Raises:
             StoreUnavailableError: A put was not acknowledged; its entry has to stay in the tail.
         """
-        await _all_of(
-            *(self._materialize(partition, stored, purged_version) for stored in self.undurable(partition, tail))
-        )
+        async with self._memory(partition).putting:
+            await _all_of(
+                *(self._materialize(partition, stored, purged_version) for stored in self.undurable(partition, tail))
+            )
 
     async def _materialize(self, partition: str, stored: StoredEntry, purged_version: int) -> None:
         await _all_of(

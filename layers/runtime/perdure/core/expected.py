@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from perdure.core.head import Call, Head, ModelStep
-from perdure.core.limits import CREDENTIAL_LOOK, LEASE_GRACE, START_LEASE, TIMER_GRACE
+from perdure.core.limits import CREDENTIAL_LOOK, START_LEASE, TIMER_GRACE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +95,9 @@ def sweep_due_at(head: Head) -> datetime | None:
 
 
 def _overdue_at(step: ModelStep | Call) -> datetime | None:
-    """Return when a step should have shown a sign of life."""
-    if step.claimed_by is not None and step.claimed_until is not None:
-        return step.claimed_until + LEASE_GRACE
+    """Return when to look whether a step shows a sign of life.
+
+    The same for one that its worker took with the commit: the look finds the claim and moves on to its end. So a turn
+    leaves the index of due sessions alone until it ends, unless a step is a long one.
+    """
     return step.ready_at + START_LEASE if step.ready_at is not None else None

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import sys
 from collections.abc import AsyncIterator, Coroutine
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
@@ -14,8 +14,9 @@ from perdure.core.commands import AttemptPutOff, StepCommand, Taker
 from perdure.core.entries import Entry
 from perdure.core.expected import Dispatch, awaited_steps, expected_dispatches
 from perdure.core.head import Head, Turn
+from perdure.core.ids import version_of
 from perdure.core.limits import LEASE_DURATION, LEASE_RENEWAL
-from perdure.errors import StoreUnavailableError
+from perdure.errors import PerdureError, StoreUnavailableError
 from perdure.ports import Loaded, Ports, SessionKey
 from perdure.steps.base import StepMessage
 from perdure.steps.commit import Executed, execute, logger, resend_unclaimed
@@ -24,6 +25,9 @@ T = TypeVar("T")
 
 STEP_BUDGET = timedelta(minutes=15)
 """Longest run of one attempt (spec MODEL-02); a host with less time passes an earlier deadline."""
+
+MOST_AHEAD = 64
+"""Entries that are read beside HEAD at most, about those of 16 turns; a container that knows less reads on. Ours."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -41,6 +45,7 @@ class Attempt:
         leased: There is a lease item. A step that was taken in the commit that made it ready gets its item with the
             first renewal.
         settling: Makes the entries of the tail durable on their own while the work runs. None: nothing has to be.
+        goes_on: This worker goes on after the attempt, so nothing waits for `settling`: a later commit profits from it.
     """
 
     ports: Ports
@@ -59,6 +64,7 @@ class Attempt:
     host_deadline: datetime | None = None
     leased: bool = True
     settling: asyncio.Task[None] | None = None
+    goes_on: bool = False
     _working: asyncio.Task[Any] | None = None
     _ends_on_abort: bool = False
     _ended: bool = False
@@ -125,7 +131,7 @@ class Attempt:
 
     async def commit(self, command: StepCommand, *, taker: Taker | None = None) -> Executed:
         """Carry out a command of this step, on what this worker knows if that is still current."""
-        if self.settling is not None and self.leased:  # what is settled now leaves HEAD with this very commit
+        if self.settling is not None and not self.goes_on:  # what is settled now leaves HEAD with this very commit
             await asyncio.wait({self.settling})
         known = self.known
         if known is not None and len(expected_dispatches(known.head)) > 1:
@@ -181,14 +187,20 @@ async def claimed(
     *,
     deadline: datetime | None,
     watch_seconds: float,
+    first: int | None = None,
+    aside: list[asyncio.Task[None]] | None = None,
 ) -> AsyncIterator[Attempt | None]:
     """Claim an attempt, and hold it while the body runs. Yields None when there is nothing to do.
 
     The claim and the load of HEAD go out together: a claim that holds proves that nobody gave the attempt up, so a
     HEAD that expects it is current enough. Old news is acknowledged only after what HEAD expects was sent again.
+
+    Args:
+        first: Version from which on the body will want the log; what is not in HEAD is read beside it.
+        aside: As in `taken`, of a worker that goes on after this attempt.
     """
     owner = ports.new_id()
-    holds, loaded = await _claim_and_load(ports, message, owner, ports.clock.now() + LEASE_DURATION)
+    holds, loaded = await _claim_and_load(ports, message, owner, ports.clock.now() + LEASE_DURATION, first)
     head = loaded.head
     if head.turn is None or not _is_expected(head, message):
         if holds and _waits_for_the_gate(head, message):
@@ -201,7 +213,7 @@ async def claimed(
         yield None
         return
     attempt = _attempt(ports, message.key, loaded, message.step_id, message.attempt, owner, deadline)
-    async with _watched(attempt, watch_seconds):
+    async with _watched(attempt, watch_seconds, aside):
         yield attempt
 
 
@@ -224,9 +236,7 @@ async def taken(
     assert dispatch.claimed_by is not None, "the step was taken"
     attempt = _attempt(ports, key, known, dispatch.step_id, dispatch.attempt, dispatch.claimed_by, deadline)
     attempt.leased = False
-    async with _watched(attempt, watch_seconds):
-        if attempt.settling is not None:
-            aside.append(attempt.settling)
+    async with _watched(attempt, watch_seconds, aside):
         yield attempt
 
 
@@ -251,28 +261,58 @@ def _attempt(
 
 
 @contextlib.asynccontextmanager
-async def _watched(attempt: Attempt, watch_seconds: float) -> AsyncIterator[None]:
+async def _watched(
+    attempt: Attempt, watch_seconds: float, aside: list[asyncio.Task[None]] | None
+) -> AsyncIterator[None]:
     watching = asyncio.create_task(attempt.watch(watch_seconds))
-    if not attempt.ports.in_process:
+    if attempt.known is not None and attempt.known.to_settle and len(expected_dispatches(attempt.head)) == 1:
+        # Of many siblings each would pay for the same puts; the step behind them is alone.
         attempt.settling = asyncio.create_task(attempt.ports.store.settle(attempt.key))
+        attempt.goes_on = aside is not None
+        if aside is not None:
+            aside.append(attempt.settling)
     try:
         yield
     finally:
         watching.cancel()
         if not attempt.ports.in_process:  # a Lambda loop stops with its invocation
             ending: list[asyncio.Task[None]] = [watching]
-            if attempt.settling is not None and attempt.leased:
+            if attempt.settling is not None and not attempt.goes_on:
                 ending.append(attempt.settling)
             await asyncio.gather(*ending, return_exceptions=True)
 
 
-async def _claim_and_load(ports: Ports, message: StepMessage, owner: str, expires_at: datetime) -> tuple[bool, Loaded]:
+async def _claim_and_load(
+    ports: Ports, message: StepMessage, owner: str, expires_at: datetime, first: int | None
+) -> tuple[bool, Loaded]:
     async def claim() -> bool:
         return await ports.leases.claim(message.key, message.step_id, message.attempt, owner, expires_at)
 
     if ports.in_process:
         return await claim(), await ports.store.load(message.key)
-    return await asyncio.gather(claim(), ports.store.load(message.key))
+    holds, loaded, before = await asyncio.gather(
+        claim(), ports.store.load(message.key), _read_ahead(ports, message, first)
+    )
+    return holds, replace(loaded, recent=_joined(before, loaded.recent))
+
+
+async def _read_ahead(ports: Ports, message: StepMessage, first: int | None) -> tuple[Entry, ...]:
+    """Return the newest entries of the log from a version up to the one that made the step, which comes with HEAD."""
+    made = version_of(message.step_id)
+    if first is None or made is None or first >= made:
+        return ()
+    try:
+        ahead = await ports.store.read(message.key, first=first, last=made - 1, limit=MOST_AHEAD, newest=True)
+    except PerdureError:
+        return ()  # whoever needs them reads them again, and hears of it
+    return ahead.entries
+
+
+def _joined(before: tuple[Entry, ...], recent: tuple[Entry, ...]) -> tuple[Entry, ...]:
+    """Return both in one run, or only the newest when something is missing between."""
+    if not recent or not before or before[-1].version < recent[0].version - 1:
+        return recent
+    return (*(entry for entry in before if entry.version < recent[0].version), *recent)
 
 
 def _waits_for_the_gate(head: Head, message: StepMessage) -> bool:

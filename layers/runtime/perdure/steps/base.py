@@ -40,6 +40,11 @@ class Transcripts:
         self._capacity = capacity
         self._kept: OrderedDict[SessionKey, Transcript] = OrderedDict()
 
+    def version(self, key: SessionKey) -> int:
+        """Return the version up to which a conversation is known; 0: not at all, or it is in use."""
+        transcript = self._kept.get(key)
+        return transcript.version if transcript is not None else 0
+
     def take(self, key: SessionKey, options: HistoryOptions) -> Transcript:
         kept = self._kept.pop(key, None)
         return kept if kept is not None and kept.options == options else Transcript(options)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+from collections.abc import Sequence
 
 from perdure.core.commands import ToolFinished, ToolsFinished
 from perdure.core.expected import expected_dispatches
@@ -58,10 +60,10 @@ async def finish_together(attempt: Attempt, finished: ToolFinished) -> Executed:
     assert ports.results is not None, "outcomes are grouped"
     await ports.results.put(key, finished)
     await ports.clock.sleep(_jitter_ms(attempt.owner) / 1000)
-    loaded = await ports.store.load(key)
+    loaded, known = await asyncio.gather(ports.store.load(key), ports.results.of_turn(key, finished.turn_id))
     if not is_awaited(loaded.head, finished):
         return Executed(head=loaded.head, reply={"accepted": True})
-    outcomes = await known_outcomes(ports, key, loaded.head)
+    outcomes = _awaited(loaded.head, known)
     return await execute(ports, key, ToolsFinished(outcomes=outcomes or (finished,)), known=loaded)
 
 
@@ -69,7 +71,12 @@ async def known_outcomes(ports: Ports, key: SessionKey, head: Head) -> tuple[Too
     """Return the outcomes that were made known and that HEAD still waits for, in the order of the calls."""
     if ports.results is None or head.turn is None:
         return ()
-    waiting = [r for r in await ports.results.of_turn(key, head.turn.turn_id) if is_awaited(head, r)]
+    return _awaited(head, await ports.results.of_turn(key, head.turn.turn_id))
+
+
+def _awaited(head: Head, known: Sequence[ToolFinished]) -> tuple[ToolFinished, ...]:
+    assert head.turn is not None, "results belong to a turn"
+    waiting = [result for result in known if is_awaited(head, result)]
     order = {call.call_id: place for place, call in enumerate(head.turn.calls)}
     return tuple(sorted(waiting, key=lambda result: order[result.call_id]))
 

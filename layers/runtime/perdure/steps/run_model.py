@@ -58,13 +58,21 @@ _ERROR_CODES = {"auth": "auth", "credits": "credits", "timeout": "timeout"}
 
 async def run_model(deps: StepDeps, message: StepMessage, *, deadline: datetime | None = None) -> None:
     """Run one attempt of a model step and commit how it ended; then, if `deps.hot` allows, the steps that follow."""
-    async with claimed(deps.ports, message, deadline=deadline, watch_seconds=WATCH_SECONDS) as attempt:
-        if attempt is None:
-            return
-        owner = attempt.owner
-        done = await _ModelCall(deps, attempt).run()
+    first = deps.transcripts.version(message.key) + 1
     aside: list[asyncio.Task[None]] = []
     try:
+        async with claimed(
+            deps.ports,
+            message,
+            deadline=deadline,
+            watch_seconds=WATCH_SECONDS,
+            first=first,
+            aside=aside if deps.hot is not None else None,
+        ) as attempt:
+            if attempt is None:
+                return
+            owner = attempt.owner
+            done = await _ModelCall(deps, attempt).run()
         while done is not None:
             aside += [done.telling] if done.telling is not None else []
             dispatch = _taken(done, owner)

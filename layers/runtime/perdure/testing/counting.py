@@ -115,6 +115,8 @@ def _value_size(value: Item) -> int:
         return len(value["S"].encode("utf-8", "surrogatepass"))
     if "N" in value:
         return math.ceil(len(value["N"]) / 2) + 1
+    if "B" in value:
+        return len(value["B"])
     return 1
 
 

@@ -10,6 +10,7 @@ from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
+from perdure.aws.bootstrap import Runtime
 from perdure.ports import Ports
 from perdure.testing import lambda_harness
 from perdure.testing.lambda_harness import Crash, Invocation, LambdaHarness
@@ -37,6 +38,9 @@ KINDS: dict[str, Kind] = {
     "PostToConnection": "word",
 }
 """Operations that are fault points. The harness's own calls, which stand for the services, are not."""
+
+SETTLE_OVER = 1024
+"""Bytes of a tail from which on a step settles it: few, so that each scenario has steps of both kinds."""
 
 SPARED = ("authorize", "socket")
 """Functions of viewers who come and go; they change no session."""
@@ -83,6 +87,11 @@ class SimulatedDeployment(LambdaHarness):
 
     def _new_loop(self) -> InlineLoop:
         return InlineLoop(self.clock)
+
+    def _new_container(self) -> Runtime:
+        container = super()._new_container()
+        container.settle_over = SETTLE_OVER
+        return container
 
     def invoke(self, function: str, event: JsonObject) -> Invocation:
         """See `LambdaHarness.invoke`. An invocation that crashed has no answer, whatever it made of it."""
