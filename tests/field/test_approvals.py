@@ -15,10 +15,11 @@ import pytest
 
 import perdure
 from perdure import ToolPolicy, function_tool
+from perdure.access import Principal, SessionFacts
 from perdure.agents.tools import FunctionTool
 from perdure.core.entries import Actor
 from perdure.core.expected import Dispatch
-from perdure.errors import NotFoundError, RequestConflictError
+from perdure.errors import ForbiddenError, NotFoundError, RequestConflictError
 from perdure.models.base import ModelRequest
 from perdure.models.scripted import Reply, ScriptedModel, call, tool_results
 from perdure.ports import SessionStore
@@ -94,6 +95,36 @@ async def test_f057_the_record_names_the_person_who_decided_and_a_stranger_finds
 
         assert refused.value.code == "session_not_found"
         assert await _deciders(stage) == [{"issuer": "local", "subject": "local"}]
+        assert wipe.ran == 1
+
+
+async def test_f057_a_policy_lets_another_one_approve_and_not_the_one_who_asked() -> None:
+    wipe = Counted()
+    approver = Caller(tenant="local", actor=Actor(issuer="local", subject="approver"))
+    onlooker = Caller(tenant="local", actor=Actor(issuer="local", subject="onlooker"))
+
+    def authorize(who: Principal, operation: str, session: SessionFacts) -> bool | None:
+        if operation == "approve":
+            return who.actor.subject == "approver" and who.actor != session.owner
+        return True if who.actor.subject == "approver" and operation == "read" else None
+
+    async with open_stage(an_agent(wipe.tool(), model=asking_for("wipe")), authorize=authorize) as stage:
+        await stage.send("Wipe it.")
+        await stage.run_all()
+        approval = await the_pending(stage)
+
+        with pytest.raises(ForbiddenError) as own:
+            await stage.approve(approval)
+        with pytest.raises(NotFoundError):
+            await stage.service.resolve_interrupt(onlooker, "s-1", approval, approved=True)
+        with pytest.raises(ForbiddenError):
+            await stage.service.stop(approver, "s-1")
+        assert (await stage.service.snapshot(approver, "s-1"))["pending_interrupts"]
+        await stage.service.resolve_interrupt(approver, "s-1", approval, approved=True)
+        await stage.run_all()
+
+        assert own.value.code == "forbidden"
+        assert await _deciders(stage) == [{"issuer": "local", "subject": "approver"}]
         assert wipe.ran == 1
 
 

@@ -9,10 +9,9 @@ from typing import Any
 
 from perdure.core.control_commands import ReceiptClaim
 from perdure.core.entries import Actor
-from perdure.core.head import Head
 from perdure.core.ids import content_hash, is_session_id, key_hash, version_of
 from perdure.core.limits import MAX_IDEMPOTENCY_KEY, MAX_MESSAGE_ID
-from perdure.errors import InvalidRequestError, NotFoundError, RequestError
+from perdure.errors import InvalidRequestError
 from perdure.ports import SessionKey
 
 JsonObject = dict[str, Any]
@@ -43,16 +42,6 @@ def session_key(caller: Caller, session_id: str) -> SessionKey:
     if not is_session_id(session_id):
         raise InvalidRequestError("a session id has 1 to 128 characters of A-Z, a-z, 0-9, '.', '_', ':' and '-'")
     return SessionKey(caller.tenant, session_id)
-
-
-def check_owner(caller: Caller, key: SessionKey, head: Head) -> None:
-    """Treat somebody else's session as one that is not there (field case F143)."""
-    if head.exists and head.owner != caller.actor:
-        raise not_found(key.session_id)
-
-
-def not_found(session_id: str) -> RequestError:
-    return NotFoundError(f"there is no session {session_id!r}", code="session_not_found")
 
 
 def check_unicode(text: str, name: str) -> None:

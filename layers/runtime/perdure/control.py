@@ -68,6 +68,8 @@ class ControlOperations(Operations):
         if len(named) > 1:
             raise InvalidRequestError(f"send at most one of {', '.join(f'`{name}`' for name in named)}")
         shown = _frontier(frontier, session_id) if frontier is not None else None
+        if message_id is not None and (result := await self._taken_back(caller, key, message_id)) is not None:
+            return {"result": result}
         content = {"operation": "stop", "turn_id": turn_id, "disposition": disposition} | named
         content |= {"frontier": frontier} if frontier is not None else {}
         command = StopTurn(
@@ -80,6 +82,17 @@ class ControlOperations(Operations):
             receipts=claims(idempotency_key, content),
         )
         return (await self._execute(caller, key, command)).reply
+
+    async def _taken_back(self, caller: Caller, key: SessionKey, message_id: str) -> str | None:
+        """Take a message back whose turn has not begun, again without harm (F031); None for one that a turn has."""
+        command = RemoveMessage(message_id=message_id, actor=caller.actor, receipts=(_removal(message_id),))
+        try:
+            executed = await self._on_message(caller, key, message_id, command)
+        except RequestConflictError as error:
+            if error.code != "already_delivered":
+                raise
+            return None
+        return "already_recorded" if executed.duplicate else "recorded"
 
     async def retry(
         self, caller: Caller, session_id: str, *, retry_id: str, idempotency_key: str | None = None

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from perdure.checks import Caller, check_owner
-from perdure.core.commands import Command, ResolveInterrupt
+from perdure.access import Authorize, Operation, check_access
+from perdure.checks import Caller
+from perdure.core.commands import Command, ResolveInterrupt, SendInput, StopTurn
+from perdure.core.control_commands import SeedHistory
 from perdure.core.head import Head
 from perdure.errors import RequestConflictError
 from perdure.ports import SessionKey
@@ -19,17 +21,19 @@ class Operations:
 
     Args:
         knows_agents: False: it only looks at the sessions of a deployment whose agents it does not know.
+        authorize: Says who else than its owner may do what to a session. None: nobody.
     """
 
-    def __init__(self, deps: StepDeps, *, knows_agents: bool = True) -> None:
+    def __init__(self, deps: StepDeps, *, knows_agents: bool = True, authorize: Authorize | None = None) -> None:
         self._deps = deps
+        self._authorize = authorize
         self._knows_agents = knows_agents
         self._ports = deps.ports
         self._reader = Reader(deps.ports)
 
     async def _execute(self, caller: Caller, key: SessionKey, command: Command) -> Executed:
         def allow(head: Head) -> None:
-            check_owner(caller, key, head)
+            check_access(self._authorize, caller, key, head, _operation(command))
             if isinstance(command, ResolveInterrupt) and command.approved:
                 self._check_can_run(head, command.interrupt_id)
 
@@ -44,7 +48,7 @@ class Operations:
     async def _visible(self, caller: Caller, key: SessionKey) -> Head | None:
         """Return the session's head, or None when it was never written or belongs to somebody else."""
         head = await self._ports.store.peek(key)
-        check_owner(caller, key, head)
+        check_access(self._authorize, caller, key, head, "read")
         return head if head.exists else None
 
     def _check_can_run(self, head: Head, interrupt_id: str) -> None:
@@ -62,6 +66,14 @@ class Operations:
     def _can_run(self, agent_name: str | None, tool_name: str) -> bool:
         agent = self._deps.agents.get(agent_name or "")
         return agent is not None and (agent.runner is not None or agent.tool(tool_name) is not None)
+
+
+def _operation(command: Command) -> Operation:
+    if isinstance(command, (SendInput, SeedHistory)):
+        return "send"
+    if isinstance(command, ResolveInterrupt):
+        return "approve"
+    return "stop" if isinstance(command, StopTurn) else "control"
 
 
 def _seen(executed: asyncio.Future[Executed]) -> None:

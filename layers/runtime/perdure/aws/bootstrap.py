@@ -7,8 +7,9 @@ import importlib
 from collections.abc import Coroutine
 from datetime import timedelta
 from functools import cache, cached_property
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
+from perdure.access import Authorize
 from perdure.agents.definition import AgentDefinition, AgentRegistry
 from perdure.aws.clients import Clients
 from perdure.aws.clock import SystemClock, new_id
@@ -125,6 +126,11 @@ class Runtime:
             provide_model_key(self.clients, self.settings.model_key_secret_arn)
         return StepDeps(ports=self.ports, agents=self._agents or load_agents(self.settings.perdure_agents))
 
+    @cached_property
+    def authorize(self) -> Authorize | None:
+        """Who else than its owner may do what to a session: the agents' module may have an `authorize`."""
+        return None if self._agents else authorize_of(self.settings.perdure_agents)
+
 
 @cache
 def runtime() -> Runtime:
@@ -134,6 +140,12 @@ def runtime() -> Runtime:
         ConfigurationError: The environment is not complete; the message names what is missing.
     """
     return Runtime(Settings.from_environment())
+
+
+def authorize_of(name: str) -> Authorize | None:
+    """Return the hook `authorize` that stands beside the agents in their module, or None when there is none."""
+    hook = getattr(importlib.import_module(name.partition(":")[0]), "authorize", None)
+    return cast("Authorize", hook) if callable(hook) else None
 
 
 def load_agents(name: str) -> AgentRegistry:

@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from perdure.access import check_access
 from perdure.api.frames import PONG, Ping, Unsubscribe, error_frame, no_session, read_frame
 from perdure.api.messages import TicketIssuer
 from perdure.aws import keys
@@ -95,8 +96,10 @@ async def _carry_out(container: Runtime, event: JsonObject) -> JsonObject:
         await container.subscriptions.remove(key, connection_id)
         return {"type": "unsubscribed", "session_id": key.session_id}
     head = await container.store.peek(key)
-    if not head.exists or head.owner != holder.actor:
+    if not head.exists:
         raise no_session(key.session_id)
+    caller = Caller(tenant=holder.tenant, actor=holder.actor, until=holder.until)
+    check_access(container.authorize, caller, key, head, "read")
     await container.subscriptions.add(key, connection_id, until=holder.until)
     return {"type": "subscribed", "session_id": key.session_id}
 

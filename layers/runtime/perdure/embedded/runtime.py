@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from perdure.access import Authorize
 from perdure.agents.definition import AgentDefinition, AgentRegistry
 from perdure.embedded.clock import SystemClock, new_id
 from perdure.embedded.database import Database
@@ -40,12 +41,14 @@ class EmbeddedRuntime:
         clock: Clock | None = None,
         new_id: NewId = new_id,
         grace_seconds: float = 10.0,
+        authorize: Authorize | None = None,
     ) -> None:
         self._path = path
         self._agents = AgentRegistry(agents)
         self._clock = clock or SystemClock()
         self._new_id = new_id
         self._grace_seconds = grace_seconds
+        self._authorize = authorize
         self._database: Database | None = None
         self._worker: EmbeddedWorker | None = None
         self.service: Service
@@ -67,7 +70,7 @@ class EmbeddedRuntime:
             turnstile=Turnstiles(),
         )
         deps = StepDeps(ports=ports, agents=self._agents, hot=HotTurn(any_tool=True))
-        self.service = Service(deps)
+        self.service = Service(deps, authorize=self._authorize)
         self._worker = EmbeddedWorker(deps, queue, timers, leases)
         try:
             await self._worker.start()
@@ -105,6 +108,7 @@ def open_runtime(
     clock: Clock | None = None,
     new_id: NewId = new_id,
     grace_seconds: float = 10.0,
+    authorize: Authorize | None = None,
 ) -> EmbeddedRuntime:
     """Open the durable sessions of one SQLite file, in this process: `async with perdure.open(...) as runtime`.
 
@@ -113,10 +117,11 @@ def open_runtime(
         agents: The agents of this deployment; the first is the default of new sessions.
         clock: Where the time comes from; the system's by default.
         grace_seconds: How long leaving waits for running steps; what is cut off is taken up at the next start.
+        authorize: Says who else than its owner may do what to a session (`perdure.access`). None: nobody.
 
     Raises:
         DatabaseInUseError: Another process has the file open.
         DatabaseUnusableError: The file can't be used; the message says why.
         ConfigurationError: Something about the agents is wrong.
     """
-    return EmbeddedRuntime(path, agents, clock=clock, new_id=new_id, grace_seconds=grace_seconds)
+    return EmbeddedRuntime(path, agents, clock=clock, new_id=new_id, grace_seconds=grace_seconds, authorize=authorize)

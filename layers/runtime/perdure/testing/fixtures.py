@@ -18,6 +18,7 @@ from datetime import datetime
 from itertools import count
 from typing import Any, cast
 
+from perdure.access import Authorize
 from perdure.agents.definition import AgentDefinition, AgentRegistry
 from perdure.core.commands import ToolFinished
 from perdure.core.entries import Entry
@@ -256,6 +257,7 @@ async def open_stage(
     progress_interval_seconds: float = 0.0,
     hot: HotTurn | None = None,
     results: Results | None = None,
+    authorize: Authorize | None = None,
 ) -> AsyncIterator[Stage]:
     """Open a stage with these agents; the first is the default.
 
@@ -264,6 +266,7 @@ async def open_stage(
         wrap_store: Puts something between the steps and the store, such as a fault.
         in_process: False: act as on AWS, where two ports are asked side by side.
         hot: Whether a model step's worker goes on with the next step itself.
+        authorize: Says who else than its owner may do what to a session.
         results: Where outcomes wait for a common commit, such as `CollectingResults`.
     """
     clock = clock or VirtualClock()
@@ -286,7 +289,7 @@ async def open_stage(
         yield Stage(
             clock=clock,
             deps=deps,
-            service=Service(deps),
+            service=Service(deps, authorize=authorize),
             queue=queue,
             timers=timers,
             live=live,
