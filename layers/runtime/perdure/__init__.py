@@ -14,16 +14,25 @@ from perdure._version import __version__
 if TYPE_CHECKING:
     from perdure.agents.definition import AgentDefinition, InstructionContext
     from perdure.agents.policies import ToolPolicy
+    from perdure.agents.prepare import StepChanges
+    from perdure.agents.prompt import PromptSection
+    from perdure.agents.stop_policies import StopPolicy, stop_after
     from perdure.agents.tools import ToolContext, current_tool_context, function_tool
     from perdure.client import connect
     from perdure.core.cursor import advance_sequence
+    from perdure.core.entries import FileRef
     from perdure.embedded.runtime import open_runtime as open  # noqa: A004 - perdure.open is the contract
-    from perdure.errors import PerdureError, ToolExecutionError
+    from perdure.errors import ContextOverflowError, PerdureError, ToolExecutionError
 
 __all__ = [
     "AgentDefinition",
+    "ContextOverflowError",
+    "FileRef",
     "InstructionContext",
     "PerdureError",
+    "PromptSection",
+    "StepChanges",
+    "StopPolicy",
     "ToolContext",
     "ToolExecutionError",
     "ToolPolicy",
@@ -33,12 +42,18 @@ __all__ = [
     "current_tool_context",
     "function_tool",
     "open",
+    "stop_after",
 ]
 
 _HOMES = {
     "AgentDefinition": ("perdure.agents.definition", "AgentDefinition"),
+    "ContextOverflowError": ("perdure.errors", "ContextOverflowError"),
+    "FileRef": ("perdure.core.entries", "FileRef"),
     "InstructionContext": ("perdure.agents.definition", "InstructionContext"),
     "PerdureError": ("perdure.errors", "PerdureError"),
+    "PromptSection": ("perdure.agents.prompt", "PromptSection"),
+    "StepChanges": ("perdure.agents.prepare", "StepChanges"),
+    "StopPolicy": ("perdure.agents.stop_policies", "StopPolicy"),
     "ToolContext": ("perdure.agents.tools", "ToolContext"),
     "ToolExecutionError": ("perdure.errors", "ToolExecutionError"),
     "ToolPolicy": ("perdure.agents.policies", "ToolPolicy"),
@@ -47,6 +62,7 @@ _HOMES = {
     "current_tool_context": ("perdure.agents.tools", "current_tool_context"),
     "function_tool": ("perdure.agents.tools", "function_tool"),
     "open": ("perdure.embedded.runtime", "open_runtime"),
+    "stop_after": ("perdure.agents.stop_policies", "stop_after"),
 }
 
 

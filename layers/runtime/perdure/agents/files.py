@@ -10,7 +10,7 @@ from typing import Literal
 
 from perdure.agents.step import StepContext, answered
 from perdure.core.entries import FileRef
-from perdure.core.history import HistoryItem, ModelItem, ToolResultItem, UserItem
+from perdure.core.history import HistoryItem, ModelItem, UserItem
 from perdure.errors import UnresolvedFileError
 from perdure.models.base import FileData, GeneratedFile
 
@@ -39,7 +39,7 @@ async def resolved_files(
         UnresolvedFileError: A user's file has nothing behind it, and the agent wants an error.
     """
     # Runs over the whole conversation at each step, so one without files has to be told from the others quickly.
-    with_files = [item for item in messages if not isinstance(item, ToolResultItem) and item.files]
+    with_files = [item for item in messages if item.files]
     if not with_files:
         return tuple(messages), {}
     asked = {file.reference: file for item in with_files if isinstance(item, UserItem) for file in item.files}

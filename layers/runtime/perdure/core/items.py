@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from perdure.core.entries import FileRef
 
@@ -44,6 +44,8 @@ class ModelItem:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResultItem:
     """The one result of a call."""
+
+    files: ClassVar[tuple[FileRef, ...]] = ()  # whoever looks for files need not ask first what an item is
 
     call_id: str
     tool_name: str
