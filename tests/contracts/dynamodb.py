@@ -8,6 +8,7 @@ from pathlib import Path
 
 from perdure.aws import keys
 from perdure.aws.leases import DynamoDBLeases
+from perdure.aws.results import DynamoDBResults
 from perdure.aws.store import DynamoDBSessionStore
 from perdure.aws.table import Table
 from perdure.ports import SessionKey
@@ -31,6 +32,7 @@ async def open_adapter(_: Path) -> AsyncIterator[Adapter]:
     """Open an empty account; its workers share nothing but the table and the bucket."""
     with aws_in_process() as aws:
         table = Table(aws.clients.dynamodb, aws.table)
+        clock = SteppingClock()
 
         async def erase(key: SessionKey, below: int, receipts: bool) -> None:
             partition = keys.partition_key(key)
@@ -42,7 +44,8 @@ async def open_adapter(_: Path) -> AsyncIterator[Adapter]:
 
         yield Adapter(
             store=a_store(aws),
-            leases=DynamoDBLeases(table, SteppingClock()),
+            leases=DynamoDBLeases(table, clock),
+            results=DynamoDBResults(table, clock),
             another_store=lambda: a_store(aws),
             erase=erase,
         )

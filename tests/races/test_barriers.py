@@ -241,6 +241,21 @@ async def test_twenty_sends_with_one_key_are_one_message(adapter: str, order: Or
         assert max(rig.race.trace.lost().values(), default=0) <= 1
 
 
+async def test_twenty_messages_at_once_on_aws_all_hold_and_none_loses_race_after_race(order: Order) -> None:
+    async with open_rig("dynamodb", an_agent()) as rig:
+        for number in range(20):
+            name = f"sender-{number}"
+            rig.race.start(name, rig.service(name).send_input(LOCAL_CALLER, "s-1", text=name))
+        outcomes = await rig.race.run(order)
+        lost = rig.race.trace.lost()
+        await rig.finish()
+
+        assert not [outcome for outcome in outcomes.values() if isinstance(outcome, Exception)]
+        said = [text for role, text in await rig.stage.transcript() if role == "user"]
+        assert sorted(said) == sorted(outcomes)
+        assert max(lost.values(), default=0) <= 3
+
+
 async def test_a_late_rejection_loses_to_an_approval_exactly_as_the_calls_say(adapter: str) -> None:
     bodies = Bodies()
     async with open_rig(adapter, refund_agent(bodies)) as rig:
@@ -296,7 +311,7 @@ async def test_eight_results_at_once_all_hold(adapter: str, order: Order) -> Non
         ("dynamodb", "together", 3),
     ],
 )
-async def test_sixty_four_results_at_once_all_hold_with_bounded_retries(adapter: str, name: str, most: int) -> None:
+async def test_x14_sixty_four_results_at_once_all_hold_with_bounded_retries(adapter: str, name: str, most: int) -> None:
     bodies = Bodies()
     async with open_rig(adapter, an_agent(bodies.numbered(), model=asking_for_many(64))) as rig:
         outcomes = await a_race_of_results(rig, 64, ORDERS[name]())

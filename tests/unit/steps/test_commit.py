@@ -13,7 +13,14 @@ from perdure.core.entries import Actor
 from perdure.core.ids import content_hash, key_hash
 from perdure.errors import RequestConflictError, StaleSessionError, StoreUnavailableError
 from perdure.ports import SessionStore
-from perdure.steps.commit import MAX_CONFLICTS, MAX_OUTAGES, execute
+from perdure.steps.commit import (
+    CONFLICT_DELAY_SECONDS,
+    LONGEST_CONFLICT_DELAY_SECONDS,
+    MAX_CONFLICTS,
+    MAX_OUTAGES,
+    conflict_delay,
+    execute,
+)
 from perdure.testing.fixtures import SESSION, Stage, open_stage
 from tests.unit.steps.builders import LosingAnswers, an_agent, losing_the_first
 
@@ -161,6 +168,36 @@ async def test_a_storm_of_conflicts_ends_with_an_error_and_changes_nothing() -> 
             await execute(stage.ports, SESSION, a_message("mine"))
 
         assert "mine" not in [i.text for entry in await stage.entries() for i in entry.inputs]
+
+
+async def test_a_command_that_loses_race_after_race_waits_a_bounded_while_that_no_other_command_waits() -> None:
+    waits = {name: [conflict_delay(name, conflicts) for conflicts in range(2, 65)] for name in ("anna", "bert")}
+
+    for number, (anna, bert) in enumerate(zip(waits["anna"], waits["bert"], strict=True)):
+        longest = min(CONFLICT_DELAY_SECONDS * 2**number, LONGEST_CONFLICT_DELAY_SECONDS)
+        assert 0 < anna < longest
+        assert 0 < bert < longest
+        assert anna != bert
+    assert waits["anna"] == [conflict_delay("anna", conflicts) for conflicts in range(2, 65)]
+    assert sum(waits["anna"]) < 10  # well within the 29 s that a request may take
+
+
+@pytest.mark.parametrize(("lost", "waits"), [(1, False), (3, True)])
+async def test_only_the_first_lost_race_is_tried_again_at_once(lost: int, waits: bool) -> None:
+    rivals: list[Rivals] = []
+
+    def with_rivals(store: SessionStore) -> Rivals:
+        rivals.append(Rivals(store, lost))
+        return rivals[0]
+
+    async with open_stage(an_agent(), wrap_store=with_rivals, in_process=False) as stage:
+        rivals[0].stage = stage
+        began_at = stage.clock.now()
+
+        executed = await stage.clock.run(execute(stage.ports, SESSION, a_message("mine")))
+
+        assert executed.reply["version"] == lost + 1
+        assert (stage.clock.now() > began_at) == waits
 
 
 async def test_many_commands_at_once_are_all_carried_out_each_once() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -27,6 +28,13 @@ MAX_CONFLICTS = 64
 
 What a step has to say never gives up: an outcome that is known must not get lost.
 """
+
+CONFLICT_DELAY_SECONDS = 0.02
+"""Longest wait after the second lost race in a row; doubles with each. The first is tried again at once: of two
+commands the other one is through."""
+
+LONGEST_CONFLICT_DELAY_SECONDS = 0.16
+"""Longest wait after any lost race: about ten conditional writes, one after another."""
 
 MAX_OUTAGES = 4
 """Times that a store may give no answer before the caller hears of it."""
@@ -110,6 +118,7 @@ async def execute(
             conflicts += 1
             if conflicts > MAX_CONFLICTS and isinstance(command, UserCommand):
                 raise
+            await _let_others_pass(ports, commit_id, conflicts)
         except StoreUnavailableError:
             outages += 1
             is_outcome = isinstance(command, (ModelFinished, ModelWaits, ToolFinished, ToolsFinished))
@@ -119,6 +128,22 @@ async def execute(
         else:
             done = Executed(head=decision.head, reply=decision.reply, entry=decision.entry, known=made)
             return await _effects_sent(ports, key, loaded.head, done, goes_on=taker is not None)
+
+
+async def _let_others_pass(ports: Ports, commit_id: str, conflicts: int) -> None:
+    if conflicts > 1 and not ports.in_process:  # in one process they pass a turnstile, one by one
+        await ports.clock.sleep(conflict_delay(commit_id, conflicts))
+
+
+def conflict_delay(commit_id: str, conflicts: int) -> float:
+    """Return how long a command waits after its second lost race or a later one, in seconds.
+
+    It differs between commands, so that those that lost together do not try again together. Drawn from the command's
+    id, so that a virtual run is repeatable.
+    """
+    longest = min(CONFLICT_DELAY_SECONDS * 2.0 ** (conflicts - 2), LONGEST_CONFLICT_DELAY_SECONDS)
+    drawn = hashlib.sha256(f"{commit_id} {conflicts}".encode()).digest()[:4]
+    return longest * (int.from_bytes(drawn, "big") / 0xFFFF_FFFF)
 
 
 async def _effects_sent(ports: Ports, key: SessionKey, old: Head, done: Executed, *, goes_on: bool) -> Executed:

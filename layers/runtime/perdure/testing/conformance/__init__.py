@@ -13,8 +13,8 @@ Needs pytest and pytest-asyncio, in either of its modes. In the top `conftest.py
 
         return opened
 
-and in a test module the suites that are to run, of `store`, `values`, `store_races`, `session_list`, `leases`, `queue`
-and `timers`:
+and in a test module the suites that are to run, of `store`, `values`, `store_races`, `session_list`, `leases`,
+`results`, `queue` and `timers`:
 
     from perdure.testing.conformance.store import *
 
@@ -32,7 +32,7 @@ from uuid import uuid4
 import pytest
 import pytest_asyncio
 
-from perdure.ports import Leases, SessionStore
+from perdure.ports import Leases, Results, SessionStore
 from perdure.testing.conformance.adapter import Adapter, OpenAdapter
 from perdure.testing.conformance.delivery import Delivery, OpenDelivery
 from perdure.testing.conformance.scope import scoped
@@ -77,3 +77,11 @@ def store(adapter: Adapter) -> SessionStore:
 def leases(adapter: Adapter) -> Leases:
     """Return the leases of one worker."""
     return adapter.leases
+
+
+@pytest.fixture
+def results(adapter: Adapter) -> Results:
+    """Return where one worker makes outcomes known. An adapter without it has no use for the suite that asks for it."""
+    if adapter.results is None:
+        raise pytest.UsageError("the suite `results` needs an adapter with `results`: leave it out, or give it one")
+    return adapter.results

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from perdure.core.commands import ToolFinished
 from perdure.core.decision import Decision
 from perdure.core.entries import Actor, Entry
 from perdure.core.head import Head
@@ -17,6 +18,7 @@ from perdure.ports import (
     Leases,
     Loaded,
     LogSlice,
+    Results,
     RevokeResult,
     SessionKey,
     SessionPage,
@@ -37,6 +39,7 @@ def scoped(adapter: Adapter, name: str) -> Adapter:
         leases=_ScopedLeases(adapter.leases, scope),
         another_store=lambda: _ScopedStore(adapter.another_store(), scope),
         erase=erase,
+        results=_ScopedResults(adapter.results, scope) if adapter.results else None,
     )
 
 
@@ -122,3 +125,15 @@ class _ScopedLeases:
 
     async def read_lease(self, key: SessionKey, step_id: str) -> Lease | None:
         return await self._leases.read_lease(self._scope.inner(key), step_id)
+
+
+class _ScopedResults:
+    def __init__(self, results: Results, scope: _Scope) -> None:
+        self._results = results
+        self._scope = scope
+
+    async def put(self, key: SessionKey, result: ToolFinished) -> None:
+        await self._results.put(self._scope.inner(key), result)
+
+    async def of_turn(self, key: SessionKey, turn_id: str) -> Sequence[ToolFinished]:
+        return await self._results.of_turn(self._scope.inner(key), turn_id)
