@@ -8,11 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench import aws, cost, embedded, growth, imports, latency
+from bench import aws, cost, embedded, embedded_growth, growth, imports, latency
 from bench.workload import machine
 
 PARTS: dict[str, Callable[[], dict[str, Any]]] = {
     "embedded": embedded.measure,
+    "embedded_growth": embedded_growth.measure,
     "aws": aws.measure,
     "cost": cost.measure,
     "growth": growth.measure,

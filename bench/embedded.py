@@ -20,6 +20,8 @@ TURNS = 500
 SESSIONS = 50
 TURNS_PER_SESSION = 6
 PARALLEL_TURNS = 30
+FOLDER = os.environ.get("PERDURE_BENCH_DIR", ".")
+"""Where the databases are made: the disk that is measured."""
 
 
 def measure() -> dict[str, Any]:
@@ -33,7 +35,7 @@ def measure() -> dict[str, Any]:
 
 
 async def _in_database(phase: Any) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory(dir=os.environ.get("PERDURE_BENCH_DIR", "."), prefix=".bench-") as folder:
+    with tempfile.TemporaryDirectory(dir=FOLDER, prefix=".bench-") as folder:
         async with perdure.open(Path(folder) / "bench.db", agents=[agent()]) as runtime:
             result: dict[str, Any] = await phase(runtime)
             return result
@@ -42,7 +44,7 @@ async def _in_database(phase: Any) -> dict[str, Any]:
 async def _sequential(runtime: EmbeddedRuntime) -> dict[str, Any]:
     session = runtime.session("one")
     cpu = time.process_time()
-    times = [await _timed_turn(session, turn) for turn in range(1, TURNS + 1)]
+    times = [await timed_turn(session, turn) for turn in range(1, TURNS + 1)]
     snapshot = await session.snapshot()
     assert snapshot["messages"][-1]["parts"][0]["text"].startswith(f"answer {TURNS}: according to 1 note(s)")
     ordered = sorted(times[:200])
@@ -58,7 +60,7 @@ async def _sequential(runtime: EmbeddedRuntime) -> dict[str, Any]:
     }
 
 
-async def _timed_turn(session: Session, turn: int, kind: str = "read") -> float:
+async def timed_turn(session: Session, turn: int, kind: str = "read") -> float:
     """Run one turn as a caller sees it, from `send` to the event that ends it. Returns seconds."""
     begin = time.perf_counter()
     receipt = await session.send(user_text(turn, kind))
@@ -71,7 +73,7 @@ async def _concurrent(runtime: EmbeddedRuntime) -> dict[str, Any]:
     async def one(number: int) -> None:
         session = runtime.session(f"s-{number}")
         for turn in range(1, TURNS_PER_SESSION + 1):
-            await _timed_turn(session, turn)
+            await timed_turn(session, turn)
 
     begin = time.perf_counter()
     await asyncio.gather(*(one(number) for number in range(SESSIONS)))
@@ -81,13 +83,13 @@ async def _concurrent(runtime: EmbeddedRuntime) -> dict[str, Any]:
 
 async def _parallel_tools(runtime: EmbeddedRuntime) -> dict[str, Any]:
     session = runtime.session("parallel")
-    times = [await _timed_turn(session, turn, "parallel") for turn in range(1, PARALLEL_TURNS + 1)]
+    times = [await timed_turn(session, turn, "parallel") for turn in range(1, PARALLEL_TURNS + 1)]
     return {"turns": PARALLEL_TURNS, "median_ms": _ms(statistics.median(times))}
 
 
 def _sync_cost() -> float:
     """Return the median cost of one fdatasync of 4 KB here, in ms: what the disk adds to each commit at least."""
-    with tempfile.NamedTemporaryFile(dir=os.environ.get("PERDURE_BENCH_DIR", "."), prefix=".bench-") as file:
+    with tempfile.NamedTemporaryFile(dir=FOLDER, prefix=".bench-") as file:
         times = []
         for _ in range(200):
             file.write(b"x" * 4096)

@@ -34,6 +34,10 @@ def database_error(error: sqlite3.Error, name: str) -> PerdureError:
         )
     elif code == "SQLITE_FULL":
         translated = StoreUnavailableError(f"the disk of database {name} is full: make room, then try again")
+    elif code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+        translated = StoreUnavailableError(
+            f"database {name} is locked by another program ({error}): let that one finish, then try again"
+        )
     elif code == "SQLITE_TOOBIG" or isinstance(error, sqlite3.DataError):
         translated = ItemTooLargeError(
             f"one record is larger than the {SQLITE_MAX_LENGTH} bytes that database {name} can hold ({error})"
