@@ -7,6 +7,7 @@ nothing.
 
 from __future__ import annotations
 
+import base64
 import json
 from types import SimpleNamespace
 from typing import Any
@@ -50,11 +51,25 @@ def _answer(model: Any, params: JsonObject, context: JsonObject, **_: Any) -> An
     try:
         action = getattr(handler, METHODS[service][model.name])()
         # Items are kept in the form in which DynamoDB sends them; of a message some attributes are numbers yet.
-        result = action.result if service == "dynamodb" else json.loads(handler.serialized(action)[2] or "{}")
+        result = (
+            _with_bytes(action.result) if service == "dynamodb" else json.loads(handler.serialized(action)[2] or "{}")
+        )
     except Exception:  # noqa: BLE001  whatever it is, the long way tells it as the service does
         return None
     metadata = {"HTTPStatusCode": 200, "HTTPHeaders": {}, "RetryAttempts": 0}
     return SimpleNamespace(status_code=200, headers={}), {**result, "ResponseMetadata": metadata}
+
+
+def _with_bytes(sent: Any) -> Any:
+    """Return an answer of DynamoDB with its binary values as bytes; they are sent as base64."""
+    if isinstance(sent, list):
+        return [_with_bytes(value) for value in sent]
+    if not isinstance(sent, dict):
+        return sent
+    return {
+        name: base64.b64decode(value) if name == "B" and isinstance(value, str) else _with_bytes(value)
+        for name, value in sent.items()
+    }
 
 
 def _handler(service: str, params: JsonObject) -> Any:
