@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from perdure.agents.definition import AgentDefinition
 from perdure.agents.inbox import RawInput
 from perdure.checks import (
     LOCAL_CALLER,
@@ -221,6 +222,10 @@ class Service(ControlOperations):
             reply["next_cursor"] = page.next_cursor
         return reply
 
+    def agents(self) -> JsonObject:
+        """Return `{agents}`: those of the deployment in its order, with the models that a session may be set to."""
+        return {"agents": [{"name": agent.name, "models": _choices(agent)} for agent in self._deps.agents]}
+
     async def _was_raised(self, key: SessionKey, interrupt_id: str) -> bool:
         version = version_of(interrupt_id)
         if version is None:
@@ -228,3 +233,12 @@ class Service(ControlOperations):
         log = await self._ports.store.read(key, first=version, last=version)
         raised = (event for entry in log.entries for event in entry.events if event.type == "interrupt_raised")
         return any(event.payload.get("interrupt_id") == interrupt_id for event in raised)
+
+
+def _choices(agent: AgentDefinition) -> list[JsonObject]:
+    choices: list[JsonObject] = []
+    for choice in agent.model_choices:
+        levels = list(choice.reasoning_levels)
+        shown: JsonObject = {"name": choice.name, "model": choice.model, "reasoning_levels": levels}
+        choices.append(shown if choice.context_window is None else shown | {"context_window": choice.context_window})
+    return choices

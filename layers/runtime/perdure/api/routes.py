@@ -58,6 +58,10 @@ async def _list_sessions(call: Call) -> JsonObject:
     return await call.service.list_sessions(call.caller, **call.query)
 
 
+async def _agents(call: Call) -> JsonObject:
+    return call.service.agents()
+
+
 async def _socket_ticket(call: Call) -> JsonObject:
     assert call.tickets is not None
     return await call.tickets(call.caller)
@@ -139,6 +143,14 @@ ROUTES: tuple[Route, ...] = (
         run=_list_sessions,
         query=(QueryParam(name="cursor", kind="cursor", doc="A `next_cursor`."), _limit(200, 50)),
         reply=shapes.SessionPage,
+    ),
+    Route(
+        method="GET",
+        path="/v1/agents",
+        operation="list_agents",
+        doc="The agents of this deployment, and the models that a session of theirs may be set to.",
+        run=_agents,
+        reply=shapes.Agents,
     ),
     Route(
         method="POST",
