@@ -17,6 +17,9 @@ from perdure.ports import SessionKey
 JsonObject = dict[str, Any]
 
 DISPOSITIONS = ("keep", "discard")
+SOURCES = ("person", "webhook", "schedule", "agent", "application")
+"""Who may have written a message; all but a person are trusted code (spec HOOK-02, INBOX-18)."""
+
 MAX_METADATA_BYTES = 16 * 1024
 """Size of an input's metadata, in bytes of JSON; our own choice, that of session settings (spec SET-04)."""
 

@@ -130,13 +130,20 @@ class HttpApi:
         text: str,
         message_id: str | None = None,
         agent: str | None = None,
+        delivery: str | None = None,
         metadata: JsonObject | None = None,
         files: Sequence[JsonObject] = (),
+        settings: JsonObject | None = None,
+        run_settings: JsonObject | None = None,
+        source: str = "person",
         idempotency_key: str | None = None,
     ) -> JsonObject:
+        if source != "person":
+            raise _trusted("say who but a person wrote a message")
         body: JsonObject = {"text": text, "message_id": message_id, "agent": agent, "metadata": metadata}
+        body |= {"delivery": delivery, "settings": settings, "run_settings": run_settings}
         body["files"] = list(files) or None
-        return await self._post(_path(session_id, "inputs"), body, idempotency_key)
+        return await self._send("POST", _path(session_id, "inputs"), body, idempotency_key)
 
     async def resolve_interrupt(
         self,
@@ -150,19 +157,71 @@ class HttpApi:
         idempotency_key: str | None = None,
     ) -> JsonObject:
         body = {"approved": approved, "answer": answer, "message": message, "arguments_hash": arguments_hash}
-        return await self._post(_path(session_id, "interrupts", interrupt_id), body, idempotency_key)
+        return await self._send("POST", _path(session_id, "interrupts", interrupt_id), body, idempotency_key)
 
     async def stop(
         self,
         session_id: str,
         *,
         turn_id: str | None = None,
+        message_id: str | None = None,
+        step_execution_id: str | None = None,
         frontier: str | None = None,
         disposition: str = "keep",
         idempotency_key: str | None = None,
     ) -> JsonObject:
-        body = {"turn_id": turn_id, "frontier": frontier, "disposition": disposition}
-        return await self._post(_path(session_id, "stop"), body, idempotency_key)
+        body = {"turn_id": turn_id, "message_id": message_id, "step_execution_id": step_execution_id}
+        body |= {"frontier": frontier, "disposition": disposition}
+        return await self._send("POST", _path(session_id, "stop"), body, idempotency_key)
+
+    async def retry(self, session_id: str, *, retry_id: str, idempotency_key: str | None = None) -> JsonObject:
+        return await self._send("POST", _path(session_id, "retry"), {"retry_id": retry_id}, idempotency_key)
+
+    async def pause(self, session_id: str, *, idempotency_key: str | None = None) -> JsonObject:
+        return await self._send("POST", _path(session_id, "pause"), {}, idempotency_key)
+
+    async def resume(self, session_id: str, *, idempotency_key: str | None = None) -> JsonObject:
+        return await self._send("POST", _path(session_id, "resume"), {}, idempotency_key)
+
+    async def update_settings(
+        self, session_id: str, settings: JsonObject, *, idempotency_key: str | None = None
+    ) -> JsonObject:
+        return await self._request(
+            "PUT", _path(session_id, "settings"), content=_json(settings), headers=_headers(idempotency_key)
+        )
+
+    async def edit(
+        self, session_id: str, message_id: str, *, text: str, idempotency_key: str | None = None
+    ) -> JsonObject:
+        return await self._send("PATCH", _path(session_id, "inbox", message_id), {"text": text}, idempotency_key)
+
+    async def move(
+        self,
+        session_id: str,
+        message_id: str,
+        *,
+        before: str | None = None,
+        after: str | None = None,
+        position: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> JsonObject:
+        body = {"before": before, "after": after, "position": position}
+        return await self._send("PATCH", _path(session_id, "inbox", message_id), body, idempotency_key)
+
+    async def remove(self, session_id: str, message_id: str, *, idempotency_key: str | None = None) -> JsonObject:
+        return await self._send("DELETE", _path(session_id, "inbox", message_id), None, idempotency_key)
+
+    async def deliver(
+        self, session_id: str, message_id: str, *, delivery: str, idempotency_key: str | None = None
+    ) -> JsonObject:
+        path = _path(session_id, "inbox", message_id, "deliver")
+        return await self._send("POST", path, {"delivery": delivery}, idempotency_key)
+
+    async def close_session(self, *_: Any, **__: Any) -> JsonObject:
+        raise _trusted("close a session or open it again")
+
+    async def seed(self, *_: Any, **__: Any) -> JsonObject:
+        raise _trusted("import a history")
 
     async def snapshot(self, session_id: str) -> JsonObject:
         return await self._get(_path(session_id), {})
@@ -185,11 +244,9 @@ class HttpApi:
     async def _get(self, path: str, query: JsonObject) -> JsonObject:
         return await self._request("GET", path, params={name: v for name, v in query.items() if v is not None})
 
-    async def _post(self, path: str, body: JsonObject, idempotency_key: str | None) -> JsonObject:
-        headers = {b"content-type": b"application/json"}
-        if idempotency_key is not None:
-            headers[b"idempotency-key"] = _header(idempotency_key)
-        return await self._request("POST", path, content=_content(body), headers=headers)
+    async def _send(self, method: str, path: str, body: JsonObject | None, idempotency_key: str | None) -> JsonObject:
+        content = None if body is None else _json({name: v for name, v in body.items() if v is not None})
+        return await self._request(method, path, content=content, headers=_headers(idempotency_key))
 
     async def _request(self, method: str, path: str, **request: Any) -> JsonObject:
         import httpx
@@ -239,13 +296,20 @@ def _segment(text: str) -> str:
     return text.replace(".", "%2E") if text in (".", "..") else quote(text, safe=":", errors="surrogatepass")
 
 
-def _content(body: JsonObject) -> bytes:
+def _json(body: JsonObject) -> bytes:
     try:
-        return json.dumps(
-            {name: value for name, value in body.items() if value is not None}, allow_nan=False, separators=(",", ":")
-        ).encode()
+        return json.dumps(body, allow_nan=False, separators=(",", ":")).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidRequestError(f"this can't be sent as JSON: {error}") from None
+
+
+def _trusted(what: str) -> ForbiddenError:
+    return ForbiddenError(f"only trusted code in the process of the runtime may {what}: use perdure.open")
+
+
+def _headers(idempotency_key: str | None) -> dict[bytes, bytes]:
+    headers = {b"content-type": b"application/json"}
+    return headers if idempotency_key is None else headers | {b"idempotency-key": _header(idempotency_key)}
 
 
 def _header(key: str) -> bytes:

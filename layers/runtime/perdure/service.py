@@ -14,6 +14,7 @@ from perdure.checks import (
     LOCAL_CALLER,
     MAX_METADATA_BYTES,
     SETTINGS_TOLERANCE_BYTES,
+    SOURCES,
     Caller,
     check_message_id,
     check_text,
@@ -34,13 +35,14 @@ from perdure.core.public import public_summary
 from perdure.errors import InvalidRequestError, NotFoundError, RequestConflictError
 from perdure.input_files import checked_files
 from perdure.ports import SessionKey
+from perdure.trusted import TrustedOperations
 
 __all__ = ["LOCAL_CALLER", "Caller", "Service"]
 
 JsonObject = dict[str, Any]
 
 
-class Service(ControlOperations):
+class Service(ControlOperations, TrustedOperations):
     """The operations of one deployment. Every method raises `RequestError` for what the caller did wrong.
 
     Args:
@@ -73,6 +75,8 @@ class Service(ControlOperations):
         """
         key = session_key(caller, session_id)
         check_text(text, "text")
+        if source not in SOURCES:
+            raise InvalidRequestError(f"source {source!r} is unknown: use one of {', '.join(SOURCES)}")
         if message_id is not None:
             check_message_id(message_id)
         if metadata is not None and len(json_bytes(metadata, "metadata")) > MAX_METADATA_BYTES:
@@ -91,7 +95,9 @@ class Service(ControlOperations):
         }
         if references:  # so that the key of an input without files means what it meant
             content["files"] = list(files)
-        content |= {name: value for name, value in (("settings", settings), ("run_settings", run_settings)) if value}
+        content |= {
+            name: value for name, value in (("settings", settings), ("run_settings", run_settings)) if value is not None
+        }
         for name, value in (("settings", settings), ("run_settings", run_settings)):
             if value is not None and len(json_bytes(value, name)) > MAX_SETTINGS_BYTES + SETTINGS_TOLERANCE_BYTES:
                 raise InvalidRequestError(f"{name} is larger than {MAX_SETTINGS_BYTES} bytes of JSON: send less of it")

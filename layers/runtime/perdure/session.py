@@ -9,12 +9,11 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
+from perdure.core.ids import event_message_id
 from perdure.errors import StoreUnavailableError
-
-if TYPE_CHECKING:
-    from perdure.service import Caller, Service
+from perdure.session_controls import BoundControls, ControlApi, SessionControls, with_key
 
 JsonObject = dict[str, Any]
 
@@ -24,10 +23,10 @@ POLL_SECONDS = 20.0
 READ_RETRY_DELAYS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 """Waits in seconds before a failed read of events is tried again; about 16 s in all, a server's restart."""
 
-TURN_ENDS = frozenset({"turn_completed", "turn_failed", "turn_cancelled"})
+TURN_ENDS = frozenset({"turn_completed", "turn_failed", "turn_cancelled", "turn_steered"})
 
 
-class SessionApi(Protocol):
+class SessionApi(ControlApi, Protocol):
     """The operations of one caller, in this process or over HTTP. They return the bodies of surface §4."""
 
     async def send_input(
@@ -37,8 +36,12 @@ class SessionApi(Protocol):
         text: str,
         message_id: str | None = None,
         agent: str | None = None,
+        delivery: str | None = None,
         metadata: JsonObject | None = None,
         files: Sequence[JsonObject] = (),
+        settings: JsonObject | None = None,
+        run_settings: JsonObject | None = None,
+        source: str = "person",
         idempotency_key: str | None = None,
     ) -> JsonObject: ...
 
@@ -54,16 +57,6 @@ class SessionApi(Protocol):
         idempotency_key: str | None = None,
     ) -> JsonObject: ...
 
-    async def stop(
-        self,
-        session_id: str,
-        *,
-        turn_id: str | None = None,
-        frontier: str | None = None,
-        disposition: str = "keep",
-        idempotency_key: str | None = None,
-    ) -> JsonObject: ...
-
     async def snapshot(self, session_id: str) -> JsonObject: ...
 
     async def messages(self, session_id: str, *, before: str | None = None, limit: int = 50) -> JsonObject: ...
@@ -75,21 +68,14 @@ class SessionApi(Protocol):
     async def inbox(self, session_id: str) -> JsonObject: ...
 
 
-class BoundService:
+class BoundService(BoundControls):
     """The service of this process, bound to one caller: a `SessionApi`."""
-
-    def __init__(self, service: Service, caller: Caller) -> None:
-        self._service = service
-        self._caller = caller
 
     async def send_input(self, session_id: str, **arguments: Any) -> JsonObject:
         return await self._service.send_input(self._caller, session_id, **arguments)
 
     async def resolve_interrupt(self, session_id: str, interrupt_id: str, **arguments: Any) -> JsonObject:
         return await self._service.resolve_interrupt(self._caller, session_id, interrupt_id, **arguments)
-
-    async def stop(self, session_id: str, **arguments: Any) -> JsonObject:
-        return await self._service.stop(self._caller, session_id, **arguments)
 
     async def snapshot(self, session_id: str) -> JsonObject:
         return await self._service.snapshot(self._caller, session_id)
@@ -109,8 +95,8 @@ class Receipt:
     """Proof that a message was accepted and is durable.
 
     Attributes:
-        turn_id: The turn that it started; None while it waits behind a running one.
-        delivered_as: How it was delivered: `queue`.
+        turn_id: The turn that it started; None while it waits.
+        delivered_as: How it was delivered: as asked, or `queue` when there was nothing to join, steer or stop.
         duplicate: Whether this message had been accepted before.
         cursor: Stands right before the first event that the message causes.
     """
@@ -142,7 +128,7 @@ class SessionEvent:
     attempt: int | None = None
 
 
-class Session:
+class Session(SessionControls):
     """One session. It comes into being with its first message.
 
     Every command raises a `RequestError` for what the caller did wrong, and `StoreUnavailableError` when no answer
@@ -159,10 +145,9 @@ class Session:
         new_key: Callable[[], str] = lambda: secrets.token_hex(16),
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self.session_id = session_id
+        super().__init__(api, session_id, new_key)
         self.agent = agent
         self._api = api
-        self._new_key = new_key
         self._sleep = sleep
 
     async def send(
@@ -172,33 +157,75 @@ class Session:
         idempotency_key: str | None = None,
         message_id: str | None = None,
         agent: str | None = None,
+        delivery: str | None = None,
         metadata: JsonObject | None = None,
         files: Sequence[JsonObject] = (),
+        settings: JsonObject | None = None,
+        run_settings: JsonObject | None = None,
+        source: str = "person",
     ) -> Receipt:
-        """Send a message; it starts a turn, or waits for its own behind the running one.
+        """Send a message; it starts a turn, waits for its own, or does to the running one what its delivery says.
 
         Args:
             idempotency_key: At most 256 characters; the same key and content again is accepted once. A new one is
                 made when absent.
             message_id: Your id for the message; ours when absent.
             agent: None: the session's, or the first agent for a new session.
+            delivery: `queue`, `inject`, `steer`, `interrupt`, `interrupt_next`, `supersede` or `passive`; None: as the
+                agent's inbox says (docs/concepts/control.md).
             metadata: JSON of at most 16 KiB that comes back with the message.
             files: At most 20 references: `{"reference": …, "media_type"?: …, "name"?: …}`.
+            settings: Makes these the session's settings, in the same commit.
+            run_settings: Settings on top of the session's, for this message's own turn alone.
+            source: Who wrote it. Trusted code in this process may say `webhook`, `schedule`, `agent` or `application`.
         """
         key = self._key(idempotency_key)
-        reply = await _with_key(
+        reply = await with_key(
             key,
             self._api.send_input(
                 self.session_id,
                 text=text,
                 message_id=message_id,
                 agent=self.agent if agent is None else agent,
+                delivery=delivery,
                 metadata=metadata,
                 files=files,
+                settings=settings,
+                run_settings=run_settings,
+                source=source,
                 idempotency_key=key,
             ),
         )
         return Receipt(**_fields(reply, Receipt))
+
+    async def append(
+        self,
+        text: str,
+        *,
+        event_id: str,
+        source: str = "application",
+        agent: str | None = None,
+        delivery: str | None = None,
+        metadata: JsonObject | None = None,
+        files: Sequence[JsonObject] = (),
+    ) -> Receipt:
+        """Send a message for a job or an event, once however often it is tried; for trusted code in this process.
+
+        When it returns, whoever looks at the session sees the message.
+
+        Args:
+            event_id: Of what triggered it; the message's id is made of it, so that a second try is a `duplicate`.
+            source: `webhook`, `schedule`, `agent` or `application`.
+        """
+        return await self.send(
+            text,
+            message_id=event_message_id(source, event_id),
+            agent=agent,
+            delivery=delivery,
+            metadata=metadata,
+            files=files,
+            source=source,
+        )
 
     async def events(self, after: str | None = None, *, follow: bool = False) -> AsyncIterator[SessionEvent]:
         """Yield the events after a cursor as they happen.
@@ -237,7 +264,7 @@ class Session:
             arguments_hash: Of the arguments that were shown; a decision on others is refused.
         """
         key = self._key(idempotency_key)
-        return await _with_key(
+        return await with_key(
             key,
             self._api.resolve_interrupt(
                 self.session_id,
@@ -252,31 +279,8 @@ class Session:
     async def answer(self, interrupt_id: str, text: str, *, idempotency_key: str | None = None) -> JsonObject:
         """Answer a question. Returns `{"result": "resolved"}`."""
         key = self._key(idempotency_key)
-        return await _with_key(
+        return await with_key(
             key, self._api.resolve_interrupt(self.session_id, interrupt_id, answer=text, idempotency_key=key)
-        )
-
-    async def stop(
-        self,
-        turn_id: str | None = None,
-        frontier: str | None = None,
-        disposition: str = "keep",
-        *,
-        idempotency_key: str | None = None,
-    ) -> JsonObject:
-        """Stop a turn. Returns `{"result": …}` (surface §4). Leaving or closing a stream never stops anything.
-
-        Args:
-            turn_id: None: the running one, whichever it is.
-            frontier: Not supported yet; anything but None is an `InvalidRequestError`.
-            disposition: `keep`: what was shown stays in the transcript.
-        """
-        key = self._key(idempotency_key)
-        return await _with_key(
-            key,
-            self._api.stop(
-                self.session_id, turn_id=turn_id, frontier=frontier, disposition=disposition, idempotency_key=key
-            ),
         )
 
     async def snapshot(self) -> JsonObject:
@@ -314,15 +318,13 @@ class Session:
                 await self._sleep(delay)
         return await self._api.events(self.session_id, after=after, wait_seconds=POLL_SECONDS)
 
-    def _key(self, given: str | None) -> str:
-        return self._new_key() if given is None else given
-
 
 class TurnEnding:
     """Tells when the turn that a reader of events waits for is over.
 
-    The first event behind a receipt's cursor is `turn_started` or `message_queued`, and both name the message; a
-    queued message's turn is found when it starts.
+    Behind a receipt's cursor comes what its message did to the turn that ran, if anything, and then `turn_started` or
+    `message_queued`, which name the message. A waiting message's turn is the one that starts with it or that it joins;
+    taken back, it has none.
     """
 
     def __init__(self) -> None:
@@ -332,25 +334,35 @@ class TurnEnding:
 
     def reached_by(self, event: SessionEvent) -> bool:
         """Take the next event; return whether the turn is over with it."""
-        if not self._begun and event.type == "message_queued":
-            self._message_id = event.payload.get("message_id")
-        self._begun = True
-        if event.type == "turn_started" and self._message_id is not None:
-            if event.payload.get("message_id") == self._message_id:
-                self._turn_id, self._message_id = event.turn_id, None
-            return False
-        if event.type not in TURN_ENDS or self._message_id is not None:
-            return False
-        return self._turn_id is None or event.turn_id == self._turn_id
+        if not self._begun:
+            if _makes_way(event):
+                return False
+            self._begun = True
+            if event.type == "message_queued":
+                self._message_id = event.payload.get("message_id")
+        if self._message_id is not None:
+            return self._found_by(event, self._message_id)
+        return event.type in TURN_ENDS
+
+    def _found_by(self, event: SessionEvent, message_id: str) -> bool:
+        """Look for the turn of a message that waits; it waits again when that turn ends without answering it."""
+        named = {event.payload.get("message_id"), *event.payload.get("message_ids", ())}
+        if event.type in ("turn_started", "inbox.joined") and message_id in named:
+            self._turn_id = event.turn_id
+        elif event.type in TURN_ENDS and self._turn_id is not None and event.turn_id == self._turn_id:
+            if message_id not in event.payload.get("rehomed", ()):
+                return True
+            self._turn_id = None
+        return event.type == "message_removed" and message_id in named
 
 
-async def _with_key(key: str, command: Awaitable[JsonObject]) -> JsonObject:
-    """Carry out a command; when its answer is lost, the error tells with which key it may be repeated."""
-    try:
-        return await command
-    except StoreUnavailableError as error:
-        error.idempotency_key = key
-        raise
+def _makes_way(event: SessionEvent) -> bool:
+    """Whether an event tells of a turn or a hold that gives way to the message whose commit it is of."""
+    return (
+        event.type in ("turn_steered", "hold.released")
+        or event.payload.get("reason") in ("interrupted", "superseded")
+        or event.payload.get("cancellation_reason") in ("steered", "turn_cancelled")
+    )
 
 
 def _fields(reply: JsonObject, kind: type[Any]) -> JsonObject:

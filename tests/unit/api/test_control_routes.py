@@ -113,7 +113,7 @@ async def test_a_stop_that_makes_no_sense_changes_nothing(api: Api, body: dict[s
 
 @pytest.mark.parametrize(
     ("body", "result"),
-    [({"message_id": "gone"}, "other_turn"), ({"step_execution_id": "step-9"}, "other_turn"), ({}, "recorded")],
+    [({"turn_id": "turn-9"}, "other_turn"), ({"step_execution_id": "step-9"}, "other_turn"), ({}, "recorded")],
 )
 async def test_a_stop_means_exactly_what_it_names(api: Api, body: dict[str, Any], result: str) -> None:
     await thinking(api)

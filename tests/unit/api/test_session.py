@@ -5,12 +5,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 import perdure
 from perdure.embedded.runtime import EmbeddedRuntime
-from perdure.embedded.server import create_app
 from perdure.errors import (
     InvalidRequestError,
     NotFoundError,
@@ -19,19 +17,7 @@ from perdure.errors import (
     StoreUnavailableError,
 )
 from perdure.session import READ_RETRY_DELAYS, Receipt, Session, SessionEvent
-from tests.unit.api.builders import Desk, Unreachable, a_runtime
-
-
-@pytest.fixture(params=["in-process", "http"])
-async def runtime(request: pytest.FixtureRequest, tmp_path: Path, desk: Desk) -> AsyncIterator[Any]:
-    """What `perdure.open` and `perdure.connect` give, over the same desk."""
-    async with a_runtime(tmp_path, desk) as embedded:
-        if request.param == "in-process":
-            yield embedded
-            return
-        transport = httpx.ASGITransport(create_app(embedded.service))
-        async with perdure.connect("http://127.0.0.1:8787", transport=transport) as client:
-            yield client
+from tests.unit.api.builders import Desk, Unreachable
 
 
 async def collected(events: AsyncIterator[SessionEvent]) -> list[SessionEvent]:

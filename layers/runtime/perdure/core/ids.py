@@ -11,6 +11,8 @@ import re
 from typing import Any
 
 _MADE_BY_COMMIT = re.compile(r"[a-z]+-([1-9][0-9]{0,11})-(?:0|[1-9][0-9]{0,5})")
+_LONGEST_EVENT_ID = 100
+"""In characters: with its source in front it is still no longer than a message id may be."""
 _SESSION_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 
@@ -23,6 +25,13 @@ def version_of(made_id: str) -> int | None:
     """Return the version of the commit that made an id of ours, or None for an id of somebody else's."""
     match = _MADE_BY_COMMIT.fullmatch(made_id)
     return int(match.group(1)) if match else None
+
+
+def event_message_id(source: str, event_id: str) -> str:
+    """Return the id of the message that an event causes: the same for every try, and never one of ours."""
+    if 1 <= len(event_id) <= _LONGEST_EVENT_ID:
+        return f"{source}:{event_id}"
+    return f"{source}:sha256:{hashlib.sha256(event_id.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
 
 def is_session_id(text: str) -> bool:
