@@ -134,6 +134,24 @@ async def test_every_shape_of_a_call_runs_once_and_the_next_request_is_one_that_
     assert provider.refusals == []
 
 
+@pytest.mark.parametrize("abrupt", [False, True])
+async def test_f001_an_answer_that_was_cut_is_asked_for_again_and_stands_alone(abrupt: bool) -> None:
+    whole = answer("The total is 4100.", chunk=9)
+    provider = FaultProvider([whole.cut(2, abrupt=abrupt), whole])
+    async with on_stage(provider) as stage:
+        ended = await turn(stage)
+        said = [text for role, text in await stage.transcript() if role == "assistant"]
+        all_events = await stage.events()
+
+    assert ended["type"] == "turn_completed"
+    assert said == ["The total is 4100."]
+    assert len(provider.requests) == 2
+    assert provider.refusals == []
+    assert [e["payload"]["reason"] for e in all_events if e["type"] == "attempt_reset"] == ["malformed"]
+    rows = [e["payload"]["recorded"]["input_tokens"] for e in all_events if e["type"] == "usage_recorded"]
+    assert rows == [{"provenance": "unavailable"}, {"value": 20, "provenance": "reported"}]
+
+
 async def test_f003_an_answer_that_hits_its_limit_fails_the_turn_keeps_its_usage_and_runs_no_half_call() -> None:
     look = Counter("look")
     cut = answer("Part", calls=[wants("look", '{"city": "A', "c1")], finish="length")

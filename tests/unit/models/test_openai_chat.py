@@ -315,6 +315,17 @@ async def test_what_comes_behind_done_is_not_looked_at() -> None:
     assert (await respond(a_model(body.response()))).text == "x"
 
 
+async def test_a_keep_alive_and_a_piece_of_a_call_show_that_the_provider_is_alive() -> None:
+    # MODEL-17
+    piece = {"tool_calls": [{"index": 0, "id": "c", "function": {"name": "look", "arguments": "{}"}}]}
+    body = Body(b": keep-alive\n\n", sse(chunk(piece), done=False), sse(chunk({"content": "a"}, "stop")))
+
+    async with aclosing(a_model(body.response()).stream(a_request())) as stream:
+        items = [type(item).__name__ async for item in stream]
+
+    assert items == ["StreamActivity", "StreamActivity", "TextDelta", "StreamActivity", "ModelResponse"]
+
+
 async def test_closing_the_iterator_closes_the_response() -> None:
     body = Body(sse(chunk({"content": "a"}), chunk({"content": "b"}), done=False), silent=True)
     stream = a_model(body.response()).stream(a_request())
