@@ -177,7 +177,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "let-all-writes-run",
         "at most eight writes run at a time (design §3)",
-        (("core/turns.py", "(call.is_read or free > 0)", "(call.is_read or free > -99)"),),
+        (("core/calls.py", "(call.is_read or free > 0)", "(call.is_read or free > -99)"),),
         "--scenario many-writes --adapter embedded --fault crash_after",
     ),
     Mutation(

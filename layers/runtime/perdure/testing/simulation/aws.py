@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
@@ -105,6 +105,12 @@ class SimulatedDeployment(LambdaHarness):
             return done
         self.cold_start()  # nobody works on in the memory of one that died
         return Invocation(function, event, done.took, error=Crash())
+
+    def settle_until(self, limit: Callable[[], datetime]) -> None:
+        """Let everything happen that happens by itself up to a moment, which may become another one meanwhile."""
+        while (moment := self._next_moment()) is not None and moment <= limit():
+            self.clock.advance_to(moment)
+            self._do_next()
 
     def do(self, work: Callable[[Ports], Coroutine[Any, Any, T]]) -> T:
         """Do something with ports of its own, which no fault strikes."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -51,13 +51,13 @@ CALLS = ("call-tool", "call-single-attempt-tool")
 
 
 class _Pause:
-    """Hands control back to whoever drives the script: until a moment, or (None) until nothing happens any more."""
+    """Hands control back to whoever drives the script: until a moment, for a time, or until nothing happens (None)."""
 
-    def __init__(self, moment: str | None) -> None:
-        self._moment = moment
+    def __init__(self, until: str | timedelta | None) -> None:
+        self._until = until
 
-    def __await__(self) -> Generator[str | None, None, None]:
-        yield self._moment
+    def __await__(self) -> Generator[str | timedelta | None, None, None]:
+        yield self._until
 
 
 class AwsRun:
@@ -80,6 +80,7 @@ class AwsRun:
         self._reached: set[str] = set()
         self._script = scenario.script(self).__await__()
         self._waits_for: str | None = None
+        self._resumes_at: datetime | None = None
         self._is_over = False
         self._viewer: Connection | None = None
 
@@ -103,14 +104,21 @@ class AwsRun:
 
     def _go_on(self) -> None:
         """Let the user act until they wait for something."""
+        until = None
         try:
-            self._waits_for = next(self._script)
+            until = next(self._script)
         except StopIteration:
-            self._waits_for = None
             self._is_over = True
+        self._waits_for = until if isinstance(until, str) else None
+        self._resumes_at = self.world.clock.now() + until if isinstance(until, timedelta) else None
 
     def _settle(self) -> None:
-        self.deployment.settle(LONGEST_SETTLING)
+        """Let AWS do its part until it is the user's turn again."""
+        at_last = self.world.clock.now() + LONGEST_SETTLING
+        self.deployment.settle_until(lambda: self._resumes_at or at_last)
+        if self._resumes_at is not None:
+            self.world.clock.advance_to(self._resumes_at)
+            return
         expected = expected_dispatches(self._observer.head())
         if expected:
             raise ViolationError(f"nobody will ever run {[(d.step_id, d.attempt) for d in expected]}")
@@ -198,7 +206,7 @@ class AwsRun:
         await _Pause(None)
 
     async def wait(self, time: timedelta) -> None:
-        self.deployment.advance(time)
+        await _Pause(time)
 
 
 def run_aws(scenario: Scenario, plan: Plan) -> Ending:

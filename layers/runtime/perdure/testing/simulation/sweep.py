@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
@@ -80,20 +81,19 @@ class Report:
     """What a sweep came to.
 
     Attributes:
-        sampled: Where one fault struck at each point, instead of each fault.
+        sampled: Where not each fault struck at each point, and what did instead.
     """
 
     points: dict[Place, int] = field(default_factory=dict)
     runs: dict[Place, int] = field(default_factory=dict)
-    sampled: set[Place] = field(default_factory=set)
+    sampled: dict[Place, str] = field(default_factory=dict)
     failures: list[Result] = field(default_factory=list)
     seconds: float = 0.0
 
     def __str__(self) -> str:
         lines = [
-            f"{name:18}{adapter:10}{points:5} points {self.runs.get((name, adapter), 0):6} runs"
-            + (": one fault at every point" if (name, adapter) in self.sampled else "")
-            for (name, adapter), points in self.points.items()
+            f"{place[0]:26}{place[1]:10}{points:5} points {self.runs.get(place, 0):6} runs, {self._how(*place)}"
+            for place, points in self.points.items()
         ]
         return "\n".join([*lines, self.summary])
 
@@ -101,12 +101,15 @@ class Report:
     def summary(self) -> str:
         """What a sweep came to, in one line."""
         scenarios = len({scenario for scenario, _ in self.points})
-        sampled = ", ".join(f"{name} ({adapter})" for name, adapter in sorted(self.sampled))
+        how = Counter(f"{self._how(name, adapter)} ({adapter}: " for name, adapter in self.points)
         return (
             f"{scenarios} scenarios, {sum(self.points.values())} fault points, {sum(self.runs.values())} runs, "
-            f"{len(self.failures)} failures, {self.seconds:.0f} s; every fault at every point"
-            + (f", but one fault at every point of {sampled}" if sampled else "")
+            f"{len(self.failures)} failures, {self.seconds:.0f} s; "
+            + "; ".join(f"{what}{number} scenarios)" for what, number in how.items())
         )
+
+    def _how(self, name: str, adapter: str) -> str:
+        return self.sampled.get((name, adapter), "every fault at every point")
 
 
 @cache
@@ -211,10 +214,15 @@ def orders(scenario: str, adapter: str, number: int) -> list[Case]:
     return [Case(scenario, adapter, order=order) for order in range(1, number + 1)]
 
 
-def rotating(cases: Sequence[Case], seed: int) -> list[Case]:
-    """Return one case of each point: its first fault, the second at the next point and so on; a seed shifts them."""
+def rotating(cases: Sequence[Case], seed: int, *, every: int = 1) -> list[Case]:
+    """Return one case of each point: its first fault, the second at the next point and so on.
+
+    Args:
+        seed: Shifts the faults, and the points.
+        every: Of each second, third, … point only.
+    """
     by_point = [list(these) for _, these in groupby(cases, key=lambda case: case.faults[0].at)]
-    return [these[(place + seed) % len(these)] for place, these in enumerate(by_point)]
+    return [these[(place + seed) % len(these)] for place, these in enumerate(by_point[seed % every :: every])]
 
 
 def run_all(cases: Sequence[Case], *, jobs: int = 1) -> Iterator[Result]:
