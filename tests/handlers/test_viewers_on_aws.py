@@ -9,6 +9,7 @@ from typing import Any
 from perdure.testing.gateway import Connection
 from perdure.testing.lambda_harness import LambdaHarness
 from tests.handlers.agents import SESSION, send, snapshot
+from tests.unit.aws.builders import LostAnswers
 
 LOOK_UP = "Where is order 7?"
 STEPS = ("run_model", "call_tool")
@@ -96,6 +97,21 @@ def test_a_frame_that_is_not_understood_gets_an_error_and_the_connection_stays(h
     assert pong == {"type": "pong"}
 
 
+def test_a_frame_that_the_table_can_not_carry_out_now_is_answered_so_and_may_be_sent_again(
+    harness: LambdaHarness,
+) -> None:
+    send(harness, LOOK_UP)
+    viewer = a_viewer(harness)
+    LostAnswers(harness.aws.clients.dynamodb, "PutItem", silently=False)
+
+    first, second = (harness.gateway.send(viewer, SUBSCRIBE) for _ in range(2))
+    harness.settle()
+
+    assert (first["type"], first["code"]) == ("error", "store_unavailable")
+    assert second == {"type": "subscribed", "session_id": "case-42"}
+    assert heard(viewer) == [2, 3, 4]
+
+
 def test_a_viewer_that_unsubscribes_hears_no_more(harness: LambdaHarness) -> None:
     send(harness, LOOK_UP)
     viewer = a_viewer(harness)
@@ -158,6 +174,21 @@ def test_a_viewer_that_disconnects_leaves_nothing_behind(harness: LambdaHarness)
     harness.settle()
 
     assert harness.gateway.posts_to_gone == 0
+
+
+def test_a_disconnect_that_the_table_can_not_carry_out_now_is_no_failed_function(harness: LambdaHarness) -> None:
+    send(harness, LOOK_UP)
+    viewer = a_viewer(harness)
+    harness.gateway.send(viewer, SUBSCRIBE)
+    LostAnswers(harness.aws.clients.dynamodb, "Query", silently=False)
+
+    harness.gateway.disconnect(viewer)
+    error = harness.invocations[-1].error
+    harness.settle()
+
+    assert error is None
+    assert harness.gateway.posts_to_gone == 1, "it was left behind, and is forgotten at the first post"
+    assert snapshot(harness)["state"]["status"] == "waiting_for_user_message"
 
 
 def test_a_viewer_hears_nothing_after_its_token_has_ended(harness: LambdaHarness) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from botocore.exceptions import ReadTimeoutError
+from botocore.exceptions import ReadTimeoutError, ResponseStreamingError
 
 from perdure.aws.store import DynamoDBSessionStore
 from perdure.core.decision import Decision
@@ -86,6 +86,24 @@ class LostAnswers:
         if self._left:
             self._left -= 1
             raise ReadTimeoutError(endpoint_url="https://dynamodb.example")
+
+
+class CutBodies:
+    """Bodies of S3's answers break off, after the answer had come."""
+
+    def __init__(self, client: Any, *, times: int) -> None:
+        self.calls = 0
+        self._left = times
+        client.meta.events.register("after-call.s3.GetObject", self._cut)
+
+    def _cut(self, parsed: dict[str, Any], **_: Any) -> None:
+        self.calls += 1
+        if self._left:
+            self._left -= 1
+            parsed["Body"] = self
+
+    def read(self) -> bytes:
+        raise ResponseStreamingError(error="the connection broke")
 
 
 def calls_of(client: Any, operation: str, seen: Callable[[dict[str, Any]], object]) -> None:

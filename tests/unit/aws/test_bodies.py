@@ -19,7 +19,7 @@ from perdure.ports import Loaded
 from perdure.testing.counting import item_size
 from perdure.testing.moto import AwsInProcess
 from tests.contracts.dynamodb import a_store
-from tests.unit.aws.builders import KEY, a_decision, committed, texts
+from tests.unit.aws.builders import KEY, CutBodies, a_decision, committed, texts
 
 
 def a_decision_of(loaded: Loaded, size: int, letter: str = "x") -> Decision:
@@ -75,6 +75,21 @@ async def test_a_large_entry_reads_back_after_it_has_left_the_tail(aws: AwsInPro
     await committed(store, "commit-3")
 
     assert [len(text) for text in texts((await a_store(aws).read(KEY)).entries)] == [10_000, 200_000, 5]
+
+
+@pytest.mark.parametrize(("cut", "whole"), [(2, True), (3, False)])
+async def test_a_body_whose_reading_is_cut_is_asked_for_again(aws: AwsInProcess, cut: int, whole: bool) -> None:
+    loaded = await a_store(aws).load(KEY)
+    decision = a_decision_of(loaded, MAX_BODY_ITEM_BYTES + 1)
+    await a_store(aws).commit(KEY, loaded, decision)
+    answers = CutBodies(aws.clients.s3, times=cut)
+
+    if whole:
+        assert (await a_store(aws).read(KEY)).entries == (decision.entry,)
+    else:
+        with pytest.raises(StoreUnavailableError):
+            await a_store(aws).read(KEY)
+    assert answers.calls == 3
 
 
 async def test_no_item_ever_comes_near_the_limit(aws: AwsInProcess) -> None:

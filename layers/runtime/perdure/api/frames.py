@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from perdure.errors import InvalidRequestError, NotFoundError, RequestError
+from perdure.errors import InvalidRequestError, NotFoundError, PerdureError
 
 JsonObject = dict[str, Any]
 
@@ -64,6 +64,6 @@ def no_session(session_id: str) -> NotFoundError:
     return NotFoundError(f"there is no session {session_id!r}: subscribe after its first message was accepted")
 
 
-def error_frame(error: RequestError) -> JsonObject:
+def error_frame(error: PerdureError) -> JsonObject:
     """Return the answer to a frame that can't be carried out."""
     return {"type": "error", "code": error.code, "message": error.message}

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from perdure.aws import keys
-from perdure.aws.clients import in_thread
+from perdure.aws.clients import ATTEMPTS, in_thread
 from perdure.aws.items import StoredEntry, byte_size, packed, unpacked
 from perdure.aws.limits import MAX_BODY_ITEM_BYTES, MAX_INLINE_ENTRY_BYTES, MAX_OBJECT_BYTES
 from perdure.aws.table import Table
@@ -108,5 +108,16 @@ class Bodies:
 
 
 def _call_and_read(function: Callable[..., Any], **parameters: Any) -> Any:
-    answer = function(**parameters)
-    return answer["Body"].read() if "Body" in answer else answer
+    """Make a call and read the body of its answer. The SDK repeats a request, but not a reading that was cut."""
+    from botocore.exceptions import BotoCoreError
+
+    for left in reversed(range(ATTEMPTS)):
+        answer = function(**parameters)
+        if "Body" not in answer:
+            break
+        try:
+            return answer["Body"].read()
+        except BotoCoreError:
+            if not left:
+                raise
+    return answer

@@ -58,17 +58,21 @@ _SET_UP = frozenset(
         "ResourceNotFoundException",
         "SignatureDoesNotMatch",
         "UnrecognizedClientException",
-        "AWS.SimpleQueueService.NonExistentQueue",
+        "NonExistentQueue",
         "QueueDoesNotExist",
     }
 )
+
+
+_SQS = "AWS.SimpleQueueService."
+"""Before the code of some errors of SQS, from the time when it spoke XML."""
 
 
 def code_of(error: BaseException) -> str:
     """Return the error code that a service answered with, or an empty text when no answer came."""
     if not isinstance(error, ClientError):
         return ""
-    return str(error.response.get("Error", {}).get("Code", ""))
+    return str(error.response.get("Error", {}).get("Code", "")).removeprefix(_SQS)
 
 
 def status_of(error: BaseException) -> int:

@@ -7,6 +7,7 @@ frames that say *that* a session changed; it then reads `events` by cursor over 
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -20,9 +21,11 @@ from perdure.aws.limits import TICKET_LIFETIME
 from perdure.aws.tickets import TicketHolder
 from perdure.core.codec import format_time, from_millis, to_millis
 from perdure.core.entries import Actor
-from perdure.errors import RequestError, UnauthorizedError
+from perdure.errors import RequestError, TransientError, UnauthorizedError
 from perdure.ports import SessionKey
 from perdure.service import Caller
+
+logger = logging.getLogger("perdure")
 
 JsonObject = dict[str, Any]
 
@@ -68,17 +71,25 @@ def socket_handler(runtime: Callable[[], Runtime]) -> Handler:
         if context["eventType"] == "CONNECT":
             return _OK
         if context["eventType"] == "DISCONNECT":
-            container.run(container.subscriptions.drop_connection(context["connectionId"]))
+            container.run(_leave(container, context["connectionId"]))
             return _OK
         return {"statusCode": 200, "body": json.dumps(container.run(_answer(container, event)))}
 
     return handler
 
 
+async def _leave(container: Runtime, connection_id: str) -> None:
+    """Drop a connection's subscriptions. Nobody asks again: what is left goes at the first post, or with its TTL."""
+    try:
+        await container.subscriptions.drop_connection(connection_id)
+    except TransientError as error:
+        logger.warning("the subscriptions of a closed connection were left behind", extra={"error": error.code})
+
+
 async def _answer(container: Runtime, event: JsonObject) -> JsonObject:
     try:
         return await _carry_out(container, event)
-    except RequestError as error:
+    except (RequestError, TransientError) as error:  # after a transient one the viewer asks again
         return error_frame(error)
 
 
