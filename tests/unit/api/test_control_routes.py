@@ -158,11 +158,14 @@ async def test_a_paused_session_begins_nothing_until_it_is_resumed(api: Api) -> 
     paused = await api.post(f"{SESSION}/pause", {})
     again = read(await api.send("POST", f"{SESSION}/pause"))
     shown = await state(api)
+    _, listed = await api.get("/v1/sessions")
 
     resumed = await api.post(f"{SESSION}/resume", {})
 
     assert (paused, again) == ((200, {"result": "recorded"}), (200, {"result": "already_recorded"}))
     assert shown["paused"] is True
+    assert listed["sessions"][0]["paused"] is True
+    fits(shapes.SessionPage, listed)
     assert resumed == (200, {"result": "recorded"})
     assert "paused" not in await state(api)
 

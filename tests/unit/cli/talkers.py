@@ -20,6 +20,8 @@ class Gate:
 
 gate = Gate()
 wiped: list[str] = []
+mended: list[str] = []
+"""Messages that fail no longer: `break` fails its turn, `wait` has the model asked again in 25 s."""
 
 
 @function_tool(effect="non_idempotent_write")
@@ -36,6 +38,10 @@ def reply(request: ModelRequest) -> Reply:
     wish = user_texts(request)[-1]
     if wish == "fail":
         raise ModelCallError("no credit is left", kind="credits", retryable=False, status=402)
+    if wish == "break" and wish not in mended:
+        raise ModelCallError("no such model", kind="invalid", retryable=False)
+    if wish == "wait" and wish not in mended:
+        raise ModelCallError("busy", kind="rate_limited", retryable=True, status=429, retry_after_seconds=25)
     if wish.startswith("wipe "):
         return Reply("As you wish.", calls=tuple(call("wipe", what=word) for word in wish.split()[1:]))
     return Reply(f"you said: {wish}")

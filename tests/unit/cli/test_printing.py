@@ -15,6 +15,7 @@ from perdure.cli.printing import (
     print_state,
     print_timeline,
     shortened,
+    stuck_as,
 )
 
 SHOWN_AS = {
@@ -169,6 +170,62 @@ def test_a_state_tells_what_is_waited_for_and_who_can_unblock_it(capsys: pytest.
         "queued: and then?",
         "",
     ]
+
+
+@pytest.mark.parametrize(
+    ("state", "lines"),
+    [
+        ({"paused": True}, ["paused: nothing new begins", "  the session's owner can resume it"]),
+        (
+            {"held": True},
+            [
+                "held: messages wait behind the failed turn",
+                "  the session's owner can retry the turn or dismiss it",
+            ],
+        ),
+        (
+            {"held": True, "blocked_reason": "auth"},
+            [
+                "blocked (auth): the model refused the credential",
+                "  whoever runs it can mend that, and the session goes on; its owner can retry the turn or dismiss it",
+            ],
+        ),
+        ({"closed": True}, ["closed: it takes no more messages", "  the application can open it again"]),
+        (
+            {"waiting_for": [{"kind": "retry", "id": "m", "since": "12:00", "until": "12:05"}]},
+            [
+                "waits since 12:00 to ask the model again, at 12:05",
+                "  the session's owner can retry now, or stop the turn",
+            ],
+        ),
+    ],
+)
+def test_a_session_that_does_not_go_on_says_why_and_who_can_unblock_it(
+    capsys: pytest.CaptureFixture[str], state: dict[str, Any], lines: list[str]
+) -> None:
+    state = {"status": "waiting_for_user_message", "version": 4, **state}
+
+    print_state({"session_id": "s-1", "agent": "desk", "state": state, "pending_interrupts": [], "inbox": []})
+
+    assert capsys.readouterr().out.split("\n")[1:-1] == lines
+
+
+def test_a_list_says_in_a_word_what_keeps_a_session_from_going_on() -> None:
+    assert stuck_as({"paused": True, "held": True, "blocked_reason": "credits"}) == ["paused", "blocked: credits"]
+    assert stuck_as({"held": True, "closed": True}) == ["closed", "held"]
+    assert stuck_as({}) == []
+
+
+def test_what_somebody_did_to_a_session_is_in_its_timeline() -> None:
+    def line(kind: str, **payload: Any) -> str | None:
+        return describe_event({"type": kind, "payload": payload})
+
+    assert line("session_paused", actor={"subject": "alice"}) == "paused by alice"
+    assert line("hold.released", actor=None) == "let go by itself"
+    assert line("turn_cancelled", reason="superseded") == "turn superseded by a message"
+    assert line("turn_cancelled", reason="stopped") == "turn stopped"
+    assert line("turn_steered") == "turn steered"
+    assert line("session.seeded", message_count=3) == "3 messages imported"
 
 
 def test_an_approval_that_nothing_here_could_run_says_so(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -41,9 +42,15 @@ def view(transcript: Transcript) -> TurnView:
     return TurnView(Session(cast(SessionApi, transcript), "s-1"))
 
 
-def live(kind: str, attempt: int = 1, **payload: Any) -> SessionEvent:
+def live(kind: str, of_attempt: int = 1, **payload: Any) -> SessionEvent:
     return SessionEvent(
-        type=kind, cursor="c", at="", payload=payload, turn_id="turn-1", step_execution_id="model-1-0", attempt=attempt
+        type=kind,
+        cursor="c",
+        at="",
+        payload=payload,
+        turn_id="turn-1",
+        step_execution_id="model-1-0",
+        attempt=of_attempt,
     )
 
 
@@ -146,7 +153,7 @@ async def test_the_next_attempt_of_a_step_begins_a_line_of_its_own(
         capsys,
         live("text_delta", text="He"),
         durable("attempt_reset", reason="its worker died"),
-        live("text_delta", attempt=2, text="Hello."),
+        live("text_delta", of_attempt=2, text="Hello."),
         FINISHED,
     )
 
@@ -194,3 +201,15 @@ async def test_what_happens_while_the_person_is_asked_gets_a_line_of_its_own(
 
     assert output == "yes? \n  -> look succeeded\n"
     assert not view.at_prompt
+
+
+async def test_a_reconnect_that_was_missed_live_is_told_by_the_record(
+    view: TurnView, capsys: pytest.CaptureFixture[str]
+) -> None:
+    event = durable("model_retry_scheduled", reason="rate_limited", retry_in_ms=30_000, attempt=2)
+
+    output = await shown(view, capsys, replace(event, at="2026-11-30T12:00:00.000Z"))
+
+    assert output == (
+        "  (no whole answer: rate_limited; asking again in 30 s, at 12:00:30 UTC: /retry asks now, /stop gives up)\n"
+    )

@@ -81,14 +81,9 @@ class Operation(BaseModel):
     first_since: datetime
 
 
-class State(BaseModel):
-    """What a session is doing. While tools wait for a person or a time, `waiting_for` tells for what."""
+class Gates(BaseModel):
+    """What keeps a session from going on by itself."""
 
-    status: Status
-    turn_id: str | None = None
-    turn_count: int
-    interaction_mode: str
-    version: int
     paused: Annotated[bool | None, Field(description="Nothing new begins until somebody resumes it.")] = None
     held: Annotated[
         bool | None, Field(description="Messages wait behind a failed turn, until it is retried or dismissed.")
@@ -98,6 +93,16 @@ class State(BaseModel):
         Field(description="Why it is held: the model's credential was refused, or nothing is left to pay with."),
     ] = None
     closed: Annotated[bool | None, Field(description="It takes no more messages.")] = None
+
+
+class State(Gates):
+    """What a session is doing. While tools wait for a person or a time, `waiting_for` tells for what."""
+
+    status: Status
+    turn_id: str | None = None
+    turn_count: int
+    interaction_mode: str
+    version: int
     stopping: Annotated[bool | None, Field(description="A stop was recorded and its turn has not ended yet.")] = None
     steering: Annotated[
         bool | None, Field(description="The turn ends at its next safe boundary, and the steered messages follow.")
@@ -335,7 +340,7 @@ class Delivered(BaseModel):
     turn_id: str | None = None
 
 
-class SessionSummary(BaseModel):
+class SessionSummary(Gates):
     """One row of the session list."""
 
     session_id: str

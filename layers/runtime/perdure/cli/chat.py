@@ -12,9 +12,10 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, TypeVar, cast
 
 from perdure.cli import DEFAULT_AGENTS, DEFAULT_DATABASE
+from perdure.cli.commands import Commands, command_of
 from perdure.cli.connecting import connected
 from perdure.cli.keyboard import Keyboard
-from perdure.cli.printing import arguments_of, say
+from perdure.cli.printing import arguments_of, next_step, say
 from perdure.cli.turn_view import TurnView
 from perdure.core.ids import is_session_id
 from perdure.errors import InvalidRequestError, RequestError, StoreUnavailableError
@@ -22,7 +23,9 @@ from perdure.session import Session, SessionEvent
 
 T = TypeVar("T")
 
-HELP = "Type a message. /stop or Ctrl-C stops the running turn, /quit leaves; the session stays."
+INTRODUCTION = (
+    "Type a message. /help lists the commands; Ctrl-C stops the running turn, /quit leaves and the session stays."
+)
 QUESTION = "[y]es, [n]o, or no with a reason: "
 
 PATIENCE = (0.5, 1.0, 2.0, 4.0, 8.0)
@@ -40,7 +43,7 @@ async def chat(options: argparse.Namespace) -> int:
         raise InvalidRequestError("a session id has 1 to 128 characters of A-Z, a-z, 0-9, '.', '_', ':' and '-'")
     async with connected(options) as connection:
         with Keyboard(sys.stdin) as keyboard:
-            say(f"session {session_id}. {HELP}")
+            say(f"session {session_id}. {INTRODUCTION}")
             conversation = _Conversation(connection.session(session_id), keyboard)
             with contextlib.suppress(_Leave):
                 await conversation.hold()
@@ -68,11 +71,13 @@ class _Conversation:
         self._session = session
         self._keyboard = keyboard
         self._view = TurnView(session)
+        self._commands = Commands(session, self._view, self._carried_out)
         self._asking: list[dict[str, Any]] = []
         self._decided: set[str] = set()
         self._cursor: str | None = None
         self._turn_id: str | None = None
         self._stopped = False
+        self._stuck = False
 
     @property
     def is_busy(self) -> bool:
@@ -99,7 +104,18 @@ class _Conversation:
         """Show the newest messages, and go on with a turn that was left running or waiting."""
         snapshot = await self._session.snapshot()
         self._view.transcript(snapshot["messages"])
+        self._tell_what_waits(snapshot)
         await self._go_on(snapshot)
+
+    def _tell_what_waits(self, snapshot: dict[str, Any]) -> None:
+        state = snapshot["state"] or {}
+        if step := next_step(state):
+            self._view.line(f"  ({step})")
+        for item in state.get("waiting_for", []):
+            if item["kind"] == "retry":
+                self._view.line(f"  (asking the model again at {item['until']}: /retry asks now, /stop gives up)")
+        if snapshot["inbox"]:
+            self._view.line(f"  ({len(snapshot['inbox'])} waiting: /inbox)")
 
     async def _look_again(self, error: StoreUnavailableError) -> None:
         while True:
@@ -111,14 +127,20 @@ class _Conversation:
                 error = again
 
     async def _take_turns(self) -> None:
-        """Ask for a message, and follow what it starts."""
+        """Ask for a message or a command, and follow what it starts."""
         text = await self._ask("> ")
-        if text.strip() == "/stop":
-            await self._stop()
-        elif text.strip():
-            receipt = await self._carried_out(lambda key: self._session.send(text, idempotency_key=key))
-            if receipt is not None:
-                await self._follow(receipt.cursor)
+        place = await self._do(text) if text.strip() else None
+        if place is not None:
+            await self._follow(place)
+
+    async def _do(self, text: str) -> str | None:
+        """Carry out a command or send a message. Returns the cursor from which there is something to follow."""
+        command = command_of(text)
+        if command is None:
+            return await self._commands.send(text)
+        if command[0] == "stop":
+            return await self._stop()
+        return await self._commands.run(*command)
 
     async def _go_on(self, snapshot: dict[str, Any]) -> None:
         """Follow the turns that are left, from the place of a snapshot."""
@@ -132,9 +154,9 @@ class _Conversation:
 
     async def _follow(self, cursor: str) -> None:
         """Follow a turn and those that were sent meanwhile, while the person may decide, stop, and send more."""
-        self._cursor = cursor
+        self._cursor, self._stuck = cursor, False
         await self._follow_turn()
-        while await self._has_more():
+        while not self._stuck and await self._has_more():
             await self._follow_turn()
 
     async def _has_more(self) -> bool:
@@ -158,6 +180,8 @@ class _Conversation:
                         if event is None:
                             return
                         await self._take(event)
+                        if self._stuck:
+                            return
                         coming = asyncio.ensure_future(anext(events, None))
             finally:
                 coming.cancel()
@@ -180,13 +204,12 @@ class _Conversation:
             if asking:
                 self._view.line("left open: it waits for you")
             raise _Leave
-        if text.strip() == "/stop":
-            await self._stop()
-        elif asking:
+        if asking and command_of(text) is None:
             await self._decide(text.strip())
         elif text.strip():
-            await self._carried_out(lambda key: self._session.send(text, idempotency_key=key))
-            self._view.line("  (queued)")
+            await self._do(text)
+            if self._asking and not self._stopped:
+                self._view.prompt(QUESTION)
 
     async def _first(self, *awaited: asyncio.Future[Any]) -> asyncio.Future[Any] | None:
         """Return which of some futures came first; None when it was a Ctrl-C, which stops the turn."""
@@ -219,6 +242,11 @@ class _Conversation:
                     self._open(interrupt)
         elif event.type == "interrupt_resolved":
             self._close(str(interrupt_id), event.payload)
+        elif event.type == "turn_failed" and event.payload.get("held"):
+            self._stuck = True
+            self._tell_what_waits(await self._session.snapshot())
+        elif event.type == "session_paused" and not self._keyboard.interactive:
+            self._stuck = True  # nobody can resume it here
         if self._asking and not self._view.at_prompt and not self._stopped:
             self._view.prompt(QUESTION)
 
@@ -247,7 +275,9 @@ class _Conversation:
         self._view.prompt(QUESTION)
 
     async def _decide(self, words: str) -> None:
-        if not words:
+        if not words or words.startswith("/"):  # a slip of the pen decides nothing
+            if words:
+                self._view.line(f"  (there is no command {words.split(maxsplit=1)[0]}: /help)")
             self._view.prompt(QUESTION)
             return
         interrupt = self._asking.pop(0)
@@ -272,13 +302,17 @@ class _Conversation:
 
     # --- commands ----------------------------------------------------------------------------------------------
 
-    async def _stop(self) -> None:
+    async def _stop(self) -> str | None:
+        """Stop what runs, at what the person has seen of it."""
         self._stopped = True
-        turn_id = self._turn_id
-        reply = await self._carried_out(lambda key: self._session.stop(turn_id, idempotency_key=key))
+        turn_id, seen = self._turn_id, self._cursor
+        reply = await self._carried_out(
+            lambda key: self._session.stop(turn_id, seen if turn_id else None, idempotency_key=key)
+        )
         said = {"recorded": "stopping; Ctrl-C again leaves", "idle": "nothing runs", "too_late": "it is over already"}
         if reply is not None:
             self._view.line(f"  ({said.get(reply['result'], reply['result'])})")
+        return None
 
     async def _carried_out(self, command: Callable[[str], Awaitable[T]]) -> T | None:
         """Carry out a command, again under the same key while no answer comes. None: it was refused, and is told."""

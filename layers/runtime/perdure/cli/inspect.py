@@ -8,7 +8,7 @@ from typing import Any
 
 from perdure.cli.connecting import looking
 from perdure.cli.loading import is_still_to_be_made
-from perdure.cli.printing import print_message, print_state, print_timeline, say, shortened
+from perdure.cli.printing import print_message, print_state, print_timeline, say, shortened, stuck_as
 
 NO_SESSIONS = "no sessions yet: `perdure chat` starts one"
 
@@ -24,7 +24,7 @@ async def sessions(options: argparse.Namespace) -> int:
         while True:
             page = await connection.sessions(cursor=cursor, limit=200)
             for row in page["sessions"]:
-                waits = ", ".join(item["kind"] for item in row.get("waiting_for", []))
+                waits = ", ".join([*stuck_as(row), *(item["kind"] for item in row.get("waiting_for", []))])
                 status = f"{row['status']} ({waits})" if waits else row["status"]
                 say(f"{row['session_id']:24}  {row['last_activity_at']}  {status:32}  {shortened(row['preview'], 60)}")
             listed += len(page["sessions"])

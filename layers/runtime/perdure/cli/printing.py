@@ -86,7 +86,19 @@ def describe_event(event: JsonObject) -> str | None:
     lines = {
         "turn_started": "turn started",
         "turn_completed": f"turn completed{_why(payload)}",
-        "turn_cancelled": "turn stopped",
+        "turn_cancelled": f"turn {_STOPPED.get(payload.get('reason', ''), 'stopped')}",
+        "turn_steered": "turn steered",
+        "message_removed": "message taken back",
+        "inbox.joined": "message joined the turn",
+        "inbox.edited": "message edited",
+        "inbox.moved": "message moved",
+        "session_paused": f"paused by {_subject(payload)}",
+        "session_resumed": f"resumed by {_subject(payload)}",
+        "hold.released": f"let go by {_subject(payload)}",
+        "settings.changed": f"settings changed by {_subject(payload)}",
+        "session.closed": f"closed by {_subject(payload)}",
+        "session.reopened": f"opened again by {_subject(payload)}",
+        "session.seeded": f"{payload.get('message_count')} messages imported",
         "turn_stopping": "stop requested",
         "model_started": "model step started",
         "model_finished": f"model step {payload.get('status')}",
@@ -107,6 +119,14 @@ def describe_event(event: JsonObject) -> str | None:
     return lines.get(kind)
 
 
+_STOPPED = {"interrupted": "interrupted by a message", "superseded": "superseded by a message"}
+
+
+def _subject(payload: JsonObject) -> str:
+    """Return who did something; nobody did what happened by itself."""
+    return str((payload.get("actor") or {}).get("subject", "itself"))
+
+
 def _why(payload: JsonObject) -> str:
     reason = payload.get("policy_name") or payload.get("reason")
     return f" ({reason})" if reason else ""
@@ -115,10 +135,34 @@ def _why(payload: JsonObject) -> str:
 def _decision(payload: JsonObject) -> str:
     if "cancellation_reason" in payload:
         return f"withdrawn ({payload['cancellation_reason']})"
-    actor = payload.get("actor", {}).get("subject", "?")
+    actor = _subject(payload)
     words = payload.get("message") or payload.get("rejection_message")
     said = f": {shortened(words)}" if words else ""
     return f"{'given' if payload.get('approved') else 'refused'} by {actor}{said}"
+
+
+def stuck_as(state: JsonObject) -> list[str]:
+    """Return what keeps a session from going on, in words for a list: `paused`, `held`, `blocked: auth`, `closed`."""
+    found = [name for name in ("paused", "closed") if state.get(name)]
+    if state.get("held"):
+        reason = state.get("blocked_reason")
+        found.append(f"blocked: {reason}" if reason else "held")
+    return found
+
+
+def next_step(state: JsonObject) -> str | None:
+    """Return what would let a session go on that does not by itself, in the words of `perdure chat`."""
+    if state.get("paused"):
+        return "paused: /resume lets it go on"
+    if state.get("blocked_reason"):
+        what = _BLOCKED.get(state["blocked_reason"], state["blocked_reason"])
+        return f"{what}: mend that and send anything, /retry, or /dismiss the failed turn"
+    if state.get("held"):
+        return "held behind the failed turn: /retry runs it again, /dismiss gives it up"
+    return None
+
+
+_BLOCKED = {"auth": "the model refused the credential", "credits": "the model's account has no credit left"}
 
 
 def print_timeline(events: Sequence[JsonObject]) -> None:
@@ -141,6 +185,7 @@ def print_state(snapshot: JsonObject) -> None:
     if "last_turn_error" in state:
         error = state["last_turn_error"]
         say(f"the last turn failed: {error['code']}: {error['message']}")
+    _print_gates(state)
     waits = {item["id"]: item for item in state.get("waiting_for", [])}
     for interrupt in snapshot["pending_interrupts"]:
         since = waits.get(interrupt["interrupt_id"], {}).get("since", "?")
@@ -153,4 +198,29 @@ def print_state(snapshot: JsonObject) -> None:
         else:
             say(f"  the session's owner can approve or reject {interrupt['interrupt_id']}")
     for queued in snapshot["inbox"]:
-        say(f"queued: {shortened(queued['text'])}")
+        delivery = queued.get("delivery", "queue")
+        say(f"{'queued' if delivery == 'queue' else delivery}: {shortened(queued['text'])}")
+
+
+def _print_gates(state: JsonObject) -> None:
+    """Print what keeps a session from going on, and who can do something about it."""
+    owner = "  the session's owner can"
+    if state.get("closed"):
+        say("closed: it takes no more messages")
+        say("  the application can open it again")
+    if state.get("paused"):
+        say("paused: nothing new begins")
+        say(f"{owner} resume it")
+    if state.get("held"):
+        blocked = _BLOCKED.get(state.get("blocked_reason", ""))
+        say(
+            f"blocked ({state['blocked_reason']}): {blocked}"
+            if blocked
+            else "held: messages wait behind the failed turn"
+        )
+        mend = "whoever runs it can mend that, and the session goes on; its" if blocked else "the session's"
+        say(f"  {mend} owner can retry the turn or dismiss it")
+    for item in state.get("waiting_for", []):
+        if item["kind"] == "retry":
+            say(f"waits since {item['since']} to ask the model again, at {item.get('until', '?')}")
+            say(f"{owner} retry now, or stop the turn")

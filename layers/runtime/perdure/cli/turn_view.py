@@ -8,6 +8,7 @@ ended the rest comes from the transcript.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from perdure.cli.printing import indented, one_line, print_message, say, text_of
@@ -25,6 +26,7 @@ class TurnView:
         self._seen_sequence = 0
         self._attempt: tuple[str | None, int | None] | None = None
         self._streamed = ""
+        self._reconnects: set[tuple[str | None, str | None, int]] = set()
         self._open_line: Literal["text", "prompt"] | None = None
 
     @property
@@ -65,8 +67,8 @@ class TurnView:
             await self._complete(event)
         elif event.type == "attempt_reset" and event.sequence is None:
             self._begin_again()
-        elif event.type == "model_retry_scheduled" and event.sequence is None:
-            self.line(f"  (no whole answer: {payload['reason']}; asking again in {payload['retry_in_ms'] / 1000:g} s)")
+        elif event.type == "model_retry_scheduled":
+            self._tell_of_reconnect(event)
         elif event.type in ("tool_call_deferred", "tool_call_finished", *_ENDINGS):
             self.line(_described(event.type, payload))
 
@@ -81,6 +83,15 @@ class TurnView:
             self._open_line = "text"
         self._streamed += event.payload["text"]
         say(indented(event.payload["text"]), end="")
+
+    def _tell_of_reconnect(self, event: SessionEvent) -> None:
+        """Say when the model is asked again, once: live, or by the record when that was missed."""
+        payload = event.payload
+        reconnect = (event.turn_id, event.step_execution_id, payload["attempt"])
+        if reconnect not in self._reconnects:
+            self._reconnects.add(reconnect)
+            when = _when(payload["retry_in_ms"], event.at)
+            self.line(f"  (no whole answer: {payload['reason']}; asking again {when})")
 
     def _begin_again(self) -> None:
         """Leave what has streamed behind: it is no part of the answer."""
@@ -100,7 +111,7 @@ class TurnView:
                 self.line("  (the answer as it was kept:)")
             self.line(f"agent: {indented(text)}")
         if message is not None and "status" in message:
-            self.line(f"  ({message['status']})")
+            self.line(f"  ({_STATUSES.get(message['status'], message['status'])})")
         if self._open_line == "text":
             self.end_line()
         self._streamed = ""
@@ -126,7 +137,21 @@ class TurnView:
         self._open_line = None
 
 
-_ENDINGS = ("turn_failed", "turn_cancelled")
+_ENDINGS = ("turn_failed", "turn_cancelled", "turn_steered", "inbox.joined", "session_paused", "session_resumed")
+_STATUSES = {
+    "interrupted": "interrupted: what you saw is kept",
+    "superseded": "superseded: the agent will not look back at it",
+}
+_LONG_WAIT_MS = 5000
+"""A wait that somebody may want to cut short, in milliseconds; shorter ones are over before they have read of it."""
+
+
+def _when(wait_ms: int, at: str) -> str:
+    """Return when a model is asked again; of a long wait the hour, and what else could be done."""
+    if wait_ms < _LONG_WAIT_MS:
+        return f"in {wait_ms / 1000:g} s"
+    until = datetime.fromisoformat(at) + timedelta(milliseconds=wait_ms)
+    return f"in {wait_ms / 1000:g} s, at {until:%H:%M:%S} UTC: /retry asks now, /stop gives up"
 
 
 def _described(kind: str, payload: Mapping[str, Any]) -> str:
@@ -136,4 +161,14 @@ def _described(kind: str, payload: Mapping[str, Any]) -> str:
         return f"  -> {one_line(payload['tool_name'])} {payload['status']}"
     if kind == "turn_failed":
         return f"the turn failed: {payload['error']['code']}: {payload['error']['message']}"
-    return "  (stopped)"
+    if kind == "turn_cancelled":
+        return f"  ({payload.get('reason', 'stopped')})"
+    return _SAID[kind]
+
+
+_SAID = {
+    "turn_steered": "  (steered)",
+    "inbox.joined": "  (your message joined the turn)",
+    "session_paused": "  (paused: /resume lets it go on)",
+    "session_resumed": "  (resumed)",
+}

@@ -183,19 +183,21 @@ def public_state(head: Head) -> JsonObject | None:
             state["steering"] = True
         if head.turn.step is not None:
             state["operation"] = _operation(head.turn.step)
-    if head.paused_at is not None:
-        state["paused"] = True
-    if head.hold is not None:
-        state["held"] = True
-        if head.hold.reason is not None:
-            state["blocked_reason"] = head.hold.reason
-    if head.closed_at is not None:
-        state["closed"] = True
+    state |= _gates(head)
     if head.last_turn_error is not None:
         state["last_turn_error"] = {"code": head.last_turn_error.code, "message": head.last_turn_error.message}
     if waiting := _waiting_for(head):
         state["waiting_for"] = waiting
     return state
+
+
+def _gates(head: Head) -> JsonObject:
+    """Return what keeps a session from going on by itself."""
+    shut = {"paused": head.paused_at is not None, "held": head.hold is not None, "closed": head.closed_at is not None}
+    gates: JsonObject = {name: True for name, is_shut in shut.items() if is_shut}
+    if head.hold is not None and head.hold.reason is not None:
+        gates["blocked_reason"] = head.hold.reason
+    return gates
 
 
 def _operation(step: ModelStep) -> JsonObject:
@@ -243,6 +245,7 @@ def public_summary(session_id: str, head: Head) -> JsonObject:
         row["created_at"] = format_time(head.created_at)
     if head.last_activity_at is not None:
         row["last_activity_at"] = format_time(head.last_activity_at)
+    row |= _gates(head)
     if waiting := _waiting_for(head):
         row["waiting_for"] = waiting
     return row

@@ -1,0 +1,197 @@
+"""The commands of `perdure chat`: what a person types with a slash in front. Any other text is a message."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from perdure.cli.printing import next_step, shortened
+from perdure.cli.turn_view import TurnView
+from perdure.session import Receipt, Session
+
+HELP = """\
+/steer TEXT    end the turn at its next safe place, and go on with this
+/inject TEXT   add this to the running turn
+/now TEXT      stop the turn, keep what was shown, and do this before all that waits
+/stop          stop the turn at what you see (Ctrl-C does, too); while it waits to ask again: give up
+/retry         run the failed step again; while it waits to ask again: ask now
+/dismiss       give a failed turn up, and let the messages behind it go on
+/pause /resume let nothing new begin · let it go on
+/inbox         what waits, with its numbers
+/edit N TEXT   change a waiting message
+/recall N      take a waiting message back
+/settings JSON replace the session's settings; alone: show them
+/quit          leave; the session stays
+Any other text is a message. While a turn runs it waits for its own."""
+
+DELIVERIES = {"steer": "steer", "inject": "inject", "now": "interrupt_next"}
+_ACCEPTED = {
+    "queue": "queued",
+    "steer": "the turn ends at its next safe place, for this",
+    "inject": "it joins the turn at its next step",
+    "interrupt_next": "stopping, for this",
+}
+WITH_WORDS = ("steer", "inject", "now", "edit", "recall")
+NAMES = frozenset(
+    {*DELIVERIES, "stop", "retry", "dismiss", "pause", "resume", "inbox", "edit", "recall", "settings", "help", "quit"}
+)
+
+CarriedOut = Callable[[Callable[[str], Awaitable[Any]]], Awaitable[Any]]
+
+
+def command_of(text: str) -> tuple[str, str] | None:
+    """Return the command that a line is, and the words behind it; None for a message (spec TUI-02)."""
+    if not text.strip().startswith("/"):
+        return None
+    name, _, words = text.strip()[1:].partition(" ")
+    return (name, words.strip()) if name in NAMES else None
+
+
+class Commands:
+    """Carries out the commands on one session.
+
+    Args:
+        carried_out: Does what it is given under a new key, and tells of a refusal; None: it was refused.
+    """
+
+    def __init__(self, session: Session, view: TurnView, carried_out: CarriedOut) -> None:
+        self._session = session
+        self._view = view
+        self._carried_out = carried_out
+
+    async def run(self, name: str, words: str) -> str | None:
+        """Carry out a command. Returns the cursor from which there may be something to follow, or None.
+
+        Raises:
+            StoreUnavailableError: There was no answer to what it had to look up.
+        """
+        if name in WITH_WORDS and not words:
+            self._say(f"/{name} needs something behind it: /help")
+            return None
+        if name in DELIVERIES:
+            return await self.send(words, DELIVERIES[name])
+        run: dict[str, Callable[[], Awaitable[str | None]]] = {
+            "retry": self._retry,
+            "dismiss": self._dismiss,
+            "pause": self._pause,
+            "resume": self._resume,
+            "inbox": self._inbox,
+            "edit": lambda: self._edit(words),
+            "recall": lambda: self._recall(words),
+            "settings": lambda: self._settings(words),
+            "help": self._help,
+        }
+        return await run[name]()
+
+    async def send(self, text: str, delivery: str | None = None) -> str | None:
+        """Send a message; say what waits, and for what."""
+        receipt: Receipt | None = await self._carried_out(
+            lambda key: self._session.send(text, delivery=delivery, idempotency_key=key)
+        )
+        if receipt is None:
+            return None
+        if receipt.turn_id is not None:
+            return receipt.cursor
+        state = (await self._session.snapshot())["state"]
+        self._say(_ACCEPTED.get(receipt.delivered_as, receipt.delivered_as) + _because(state))
+        return receipt.cursor if "turn_id" in state else None
+
+    async def _retry(self) -> str | None:
+        place = await self._place()
+        reply = await self._carried_out(lambda key: self._session.retry(idempotency_key=key))
+        return place if reply is not None else None
+
+    async def _dismiss(self) -> str | None:
+        snapshot = await self._session.snapshot()
+        state = snapshot["state"] or {}
+        if "held" not in state:
+            self._say("nothing is held back" + (": /stop stops what runs" if "turn_id" in state else ""))
+            return None
+        reply = await self._carried_out(lambda key: self._session.stop(idempotency_key=key))
+        if reply is None:
+            return None
+        self._say("let go; the next message goes on" if snapshot["inbox"] else "let go")
+        return snapshot["cursor"] if snapshot["inbox"] else None
+
+    async def _pause(self) -> str | None:
+        if await self._carried_out(lambda key: self._session.pause(idempotency_key=key)) is not None:
+            self._say("paused: what runs finishes, nothing new begins until /resume")
+        return None
+
+    async def _resume(self) -> str | None:
+        place = await self._place()
+        if await self._carried_out(lambda key: self._session.resume(idempotency_key=key)) is None:
+            return None
+        self._say("it goes on")
+        return place if "turn_id" in (await self._session.snapshot())["state"] else None
+
+    async def _inbox(self) -> str | None:
+        entries = (await self._session.inbox())["entries"]
+        for number, entry in enumerate(entries, start=1):
+            how = f" ({entry['delivery']})" if entry["delivery"] != "queue" else ""
+            self._view.line(f"  {number}. {shortened(entry['text'])}{how}")
+        if not entries:
+            self._say("nothing waits")
+        return None
+
+    async def _edit(self, words: str) -> str | None:
+        number, _, text = words.partition(" ")
+        if not text.strip():
+            self._say("/edit needs the number of a message and its new text: /inbox shows the numbers")
+            return None
+        message_id = await self._id_of(number)
+        reply = await self._carried_out(lambda key: self._session.edit(message_id, text.strip(), idempotency_key=key))
+        if reply is not None:
+            self._say("changed")
+        return None
+
+    async def _recall(self, words: str) -> str | None:
+        message_id = await self._id_of(words)
+        reply = await self._carried_out(lambda key: self._session.remove(message_id, idempotency_key=key))
+        if reply is not None:
+            self._say(f"taken back: {reply['text']}")
+        return None
+
+    async def _settings(self, words: str) -> str | None:
+        if not words:
+            self._say(json.dumps((await self._session.snapshot())["settings"], ensure_ascii=False))
+            return None
+        try:
+            settings = json.loads(words)
+        except ValueError as error:
+            self._say(f"this is no JSON: {error}")
+            return None
+        if not isinstance(settings, dict):
+            self._say('settings are a JSON object, such as {"approval_mode": "ask"}')
+            return None
+        reply = await self._carried_out(lambda key: self._session.update_settings(settings, idempotency_key=key))
+        if reply is not None:
+            self._say("set, from the next turn on")
+        return None
+
+    async def _help(self) -> str | None:
+        self._view.line(HELP)
+        return None
+
+    async def _id_of(self, number: str) -> str:
+        """Return the id of a waiting message, which may be given by its number."""
+        entries = (await self._session.inbox())["entries"]
+        ids = [str(entry["message_id"]) for entry in entries]
+        if number in ids or not number.isdigit() or not 1 <= int(number) <= len(ids):
+            return number
+        return ids[int(number) - 1]
+
+    async def _place(self) -> str:
+        return str((await self._session.snapshot())["cursor"])
+
+    def _say(self, text: str) -> None:
+        self._view.line(f"  ({text})")
+
+
+def _because(state: dict[str, Any]) -> str:
+    """Return why a message waits that no turn runs before, and what to do about it."""
+    if "turn_id" in state and "paused" not in state:
+        return ""
+    step = next_step(state)
+    return f"; {step}" if step else ""

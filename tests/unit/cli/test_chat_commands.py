@@ -1,0 +1,212 @@
+"""The commands of `perdure chat`, typed at a terminal while a turn runs, waits, or has failed."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from perdure.cli.commands import command_of
+from tests.unit.cli import talkers
+from tests.unit.cli.terminal import Person, at_a_terminal
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(talkers.gate, "opened", asyncio.Event())
+    monkeypatch.setattr(talkers, "wiped", [])
+    monkeypatch.setattr(talkers, "mended", [])
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    return tmp_path / "sessions.db"
+
+
+async def slow_turn(person: Person) -> None:
+    """Have a turn run that streams its first words and then waits for the gate."""
+    await person.sees("> ")
+    person.types("slowly")
+    await person.sees("agent: you said")
+
+
+async def does(person: Person, line: str, answer: str) -> None:
+    person.types(line)
+    await person.sees(answer)
+
+
+@pytest.mark.parametrize("text", ["/usr/bin is full", "/steering", "/", "hello /stop", "// stop", "/Stop"])
+def test_text_with_a_slash_that_is_no_command_is_a_message(text: str) -> None:
+    """Spec TUI-02."""
+    assert command_of(text) is None
+
+
+def test_the_words_behind_a_command_are_its_own() -> None:
+    assert command_of("  /edit 2 a new  text ") == ("edit", "2 a new  text")
+    assert command_of("/stop") == ("stop", "")
+
+
+async def test_a_message_typed_while_a_turn_runs_waits_and_is_changed_and_taken_back(
+    monkeypatch: pytest.MonkeyPatch, database: Path
+) -> None:
+    async with at_a_terminal(monkeypatch, database) as person:
+        await slow_turn(person)
+        await does(person, "first", "(queued)")
+        await does(person, "second", "(queued)")
+        await does(person, "/edit 1 third", "(changed)")
+        await does(person, "/inbox", "  1. third\n  2. second\n")
+        await does(person, "/recall 2", "(taken back: second)")
+        await does(person, "/recall 9", "not accepted: ")
+        await does(person, "/edit 1", "/edit needs the number")
+
+        talkers.gate.opened.set()
+
+        await person.sees("agent: you said: third\n> ")
+        assert "you said: second" not in person.screen
+
+
+async def test_a_turn_is_steered(monkeypatch: pytest.MonkeyPatch, database: Path) -> None:
+    async with at_a_terminal(monkeypatch, database) as person:
+        await person.sees("> ")
+        person.types("wipe disk")
+        await person.sees("[y]es, [n]o, or no with a reason: ")
+
+        person.types("/steer never mind, hello")
+
+        await person.sees("(steered)")
+        await person.sees("agent: you said: never mind, hello\n> ")
+        assert talkers.wiped == []
+
+
+async def test_a_message_stops_the_turn_and_what_was_seen_is_kept(
+    monkeypatch: pytest.MonkeyPatch, database: Path
+) -> None:
+    async with at_a_terminal(monkeypatch, database) as person:
+        await slow_turn(person)
+
+        person.types("/now hello")
+
+        await person.sees("(interrupted: what you saw is kept)")
+        await person.sees("agent: you said: hello\n> ")
+
+
+async def test_what_is_injected_says_what_becomes_of_it(monkeypatch: pytest.MonkeyPatch, database: Path) -> None:
+    async with at_a_terminal(monkeypatch, database) as person:
+        await slow_turn(person)
+
+        await does(person, "/inject be brief", "(it joins the turn at its next step)")
+        talkers.gate.opened.set()
+
+        await person.sees("agent: you said: be brief\n> ")
+
+
+async def test_a_failed_turn_holds_what_comes_until_it_is_retried(
+    monkeypatch: pytest.MonkeyPatch, database: Path
+) -> None:
+    async with at_a_terminal(monkeypatch, database) as person:
+        await person.sees("> ")
+        person.types("break")
+        await person.sees("the turn failed: provider: no such model")
+        await person.sees("(held behind the failed turn: /retry runs it again, /dismiss gives it up)\n> ")
+        await does(person, "hello", "(queued; held behind the failed turn: /retry runs it again, /dismiss gives it up)")
+        talkers.mended.append("break")
+
+        person.types("/retry")
+
+        await person.sees("agent: you said: break")
+        await person.sees("agent: you said: hello\n> ")
+
+
+async def test_a_failed_turn_is_dismissed(monkeypatch: pytest.MonkeyPatch, database: Path) -> None:
+    async with at_a_terminal(monkeypatch, database) as person:
+        await person.sees("> ")
+        await does(person, "/dismiss", "(nothing is held back)")
+        person.types("break")
+        await person.sees("held behind")
+        await does(person, "hello", "(queued; held")
+
+        await does(person, "/dismiss", "(let go; the next message goes on)")
+
+        await person.sees("agent: you said: hello\n> ")
+
+
+async def test_who_comes_back_to_a_blocked_session_is_told_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, database: Path
+) -> None:
+    async with at_a_terminal(monkeypatch, database) as person:
+        await person.sees("> ")
+        person.types("fail")
+        await person.sees("the turn failed: ")
+    async with at_a_terminal(monkeypatch, database) as person:
+        await person.sees("(the model's account has no credit left: mend that and send anything, /retry, or /dismiss")
+
+
+async def test_a_long_wait_for_the_model_is_told_and_cut_short(monkeypatch: pytest.MonkeyPatch, database: Path) -> None:
+    async with at_a_terminal(monkeypatch, database) as person:
+        await person.sees("> ")
+        person.types("wait")
+        await person.sees("(no whole answer: rate_limited; asking again in 25 s, at ")
+        await person.sees("UTC: /retry asks now, /stop gives up)")
+        talkers.mended.append("wait")
+
+        person.types("/retry")
+
+        await person.sees("agent: you said: wait\n> ")
+
+
+async def test_giving_up_a_wait_ends_the_turn(monkeypatch: pytest.MonkeyPatch, database: Path) -> None:
+    async with at_a_terminal(monkeypatch, database) as person:
+        await person.sees("> ")
+        person.types("wait")
+        await person.sees("/stop gives up)")
+
+        person.types("/stop")
+
+        await person.sees("(stopped)\n> ")
+
+
+async def test_a_paused_session_takes_messages_and_begins_them_when_it_is_resumed(
+    monkeypatch: pytest.MonkeyPatch, database: Path
+) -> None:
+    async with at_a_terminal(monkeypatch, database) as person:
+        await person.sees("> ")
+        person.types("hi")
+        await person.sees("agent: you said: hi\n> ")
+        await does(person, "/pause", "(paused: what runs finishes, nothing new begins until /resume)")
+        await does(person, "hello", "(queued; paused: /resume lets it go on)")
+
+        person.types("/resume")
+
+        await person.sees("agent: you said: hello\n> ")
+
+
+async def test_settings_are_shown_and_replaced(monkeypatch: pytest.MonkeyPatch, database: Path) -> None:
+    async with at_a_terminal(monkeypatch, database) as person:
+        await person.sees("> ")
+        person.types("hi")
+        await person.sees("agent: you said: hi\n> ")
+        await does(person, "/settings", "({})")
+        await does(person, '/settings {"approval_mode": "deny_all"}', "(set, from the next turn on)")
+        await does(person, "/settings", '({"approval_mode": "deny_all"})')
+        await does(person, "/settings [1]", "(settings are a JSON object")
+        await does(person, "/settings {", "(this is no JSON: ")
+        await does(person, '/settings {"approval_mode": "maybe"}', "not accepted: ")
+
+
+async def test_help_lists_every_command(monkeypatch: pytest.MonkeyPatch, database: Path) -> None:
+    async with at_a_terminal(monkeypatch, database) as person:
+        await person.sees("> ")
+        await does(person, "/help", "/quit")
+        await does(person, "/steer", "(/steer needs something behind it: /help)")
+
+
+async def test_a_command_that_there_is_not_decides_no_approval(monkeypatch: pytest.MonkeyPatch, database: Path) -> None:
+    async with at_a_terminal(monkeypatch, database) as person:
+        await person.sees("> ")
+        person.types("wipe disk")
+        await person.sees("[y]es, [n]o, or no with a reason: ")
+
+        await does(person, "/aprove", "(there is no command /aprove: /help)")
+        await person.sees("[y]es, [n]o, or no with a reason: ")
+        person.types("y")
+
+        await person.sees("agent: the tool said: wiped\n> ")
