@@ -103,7 +103,7 @@ test: $(VENV)/.installed
 
 # The sweep of every fault, then the mutations, which the sweep has to notice. SWEEP="--scenario t1" for some of it.
 test-faults: $(VENV)/.installed
-	$(BIN)/python -m perdure.testing.simulation $(SWEEP)
+	$(BIN)/python -m perdure.testing.simulation --load tests.audit.watching $(SWEEP)
 	$(BIN)/python -m pytest -m faults $(ARGS)
 
 check: $(VENV)/.installed

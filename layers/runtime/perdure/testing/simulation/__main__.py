@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import sys
 import time
@@ -45,6 +46,8 @@ DEEPER = 5
 def main(arguments: Sequence[str] | None = None) -> int:
     """Return 0 if every run ended like its clean run, 1 if one did not."""
     options = _parser().parse_args(arguments)
+    if options.load:
+        importlib.import_module(options.load)
     if options.at or options.order:
         return _run_again(options)
     names = options.scenario.split(",") if options.scenario else [scenario.name for scenario in SCENARIOS]
@@ -128,6 +131,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=0, help="of the samples")
     parser.add_argument("--deep", action="store_true", help="no samples of single faults, and more of the rest")
     parser.add_argument("--first", action="store_true", help="stop at the first failure")
+    parser.add_argument(
+        "--load", help="a module to import first; it may watch every harness (perdure.testing.permissions)"
+    )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes; one per core by default")
     return parser
 
