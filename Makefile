@@ -101,7 +101,7 @@ demo: $(VENV)/.installed
 test: $(VENV)/.installed
 	$(BIN)/python -m pytest $(ARGS)
 
-# The sweep of every fault, then the mutations, which the sweep has to notice. SWEEP="--scenario t1" for some of it.
+# The sweep of every fault, then the mutations, which the sweep has to notice. SWEEP="--scenario t1" for some of it, SWEEP=--deep for all.
 test-faults: $(VENV)/.installed
 	$(BIN)/python -m perdure.testing.simulation --load tests.audit.watching $(SWEEP)
 	$(BIN)/python -m pytest -m faults $(ARGS)
