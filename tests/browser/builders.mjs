@@ -29,7 +29,9 @@ export function anEvent(type, { sequence, turn = "turn-1", step, attempt, second
 export const delta = (text, { step = "model-1-0", attempt = 1, turn = "turn-1" } = {}) =>
   anEvent("text_delta", { step, attempt, turn, text });
 
-export function aSnapshot({ version = 1, turn, messages = [], asOf, nextBefore, calls = [], interrupts = [], ...state } = {}) {
+export function aSnapshot({
+  version = 1, turn, messages = [], asOf, nextBefore, calls = [], interrupts = [], inbox = [], settings = {}, ...state
+} = {}) {
   const snapshot = {
     session_id: "s",
     agent: "support",
@@ -37,7 +39,8 @@ export function aSnapshot({ version = 1, turn, messages = [], asOf, nextBefore, 
     messages,
     tool_calls: calls,
     pending_interrupts: interrupts,
-    inbox: [],
+    inbox,
+    settings,
     usage: {},
     cursor: "c",
   };
@@ -52,6 +55,9 @@ export function aMessage(sequence, role, text, { turn = "turn-1", parts, status 
   if (status) message.status = status;
   return message;
 }
+
+export const anEntry = (id, { delivery = "queue", state = "queued", text = id, ...more } = {}) =>
+  ({ message_id: id, delivery, state, text, created_at: AT, ...more });
 
 export const aCall = (id, name = "refund_order") => ({ type: "tool_call", tool_call_id: id, tool_name: name, arguments: {} });
 

@@ -199,13 +199,13 @@ test("a sent message is shown at once and gives way to the server's, in the tran
   assert.equal(view(delayed).items[0].note, "no server");
 
   const stored = after([aSnapshot({ turn: "turn-1", messages: [aMessage(1, "user", "hello")] })], delayed);
-  assert.deepEqual(view(stored).items.map(({ text, note }) => [text, note]), [["hello", undefined]]);
+  assert.deepEqual(view(stored).items.map(({ text, note }) => [text, note]), [["hello", null]]);
 
   const queued = aSnapshot({ turn: "turn-1" });
   queued.snapshot.inbox = [{ message_id: "m-1", delivery: "queue", state: "queued", text: "hello", created_at: AT }];
   const waiting = after([queued], delayed);
   assert.deepEqual(view(waiting).items, []);
-  assert.deepEqual(view(waiting).queued.map((entry) => entry.text), ["hello"]);
+  assert.deepEqual(view(waiting).inbox.map((entry) => entry.text), ["hello"]);
 });
 
 test("a message that was refused is taken back", () => {
@@ -291,7 +291,7 @@ test("a scheduled retry is told until the provider answers again", () => {
     anEvent("model_started", { step: "model-1-0" }),
     anEvent("model_retry_scheduled", { step: "model-1-0", retry_in_ms: 2000, attempt: 1, reason: "rate limit" }),
   ]);
-  assert.deepEqual(view(waiting).activity, { kind: "retry", reason: "rate limit", inMs: 2000 });
+  assert.deepEqual(view(waiting).activity, { kind: "retry", reason: "rate limit", until: at(2), skippable: false });
 
   assert.equal(view(after([delta("hi")], waiting)).activity.kind, "writing");
 });

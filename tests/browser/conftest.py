@@ -1,8 +1,8 @@
 """A Chromium, a server, and a page that must not report an error of its own."""
 
 import shutil
+import uuid
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, ViewportSize, expect, sync_playwright
@@ -44,20 +44,28 @@ def browser() -> Iterator[Browser]:
         browser.close()
 
 
-@pytest.fixture
-def server(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[DevServer]:
-    """A running `perdure dev`; its parameter is how slowly the agent writes (`pace_ms`)."""
-    server = DevServer(tmp_path, pace_ms=getattr(request, "param", 50))
-    server.start()
+@pytest.fixture(scope="session")
+def dev_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]:
+    """One `perdure dev` for all tests: each has a session of its own, and a start takes as long as a test."""
+    server = DevServer(tmp_path_factory.mktemp("dev"))
     yield server
     server.kill()
 
 
-def breaches_to(problems: list[str]) -> Callable[[ConsoleMessage], None]:
-    """Collect what the browser says about breaches of the content policy; lost connections are part of the tests."""
+@pytest.fixture
+def server(dev_server: DevServer) -> Iterator[DevServer]:
+    """The server, running, with an agent that no test has directed yet. A test may kill it."""
+    dev_server.reset()
+    dev_server.start()
+    yield dev_server
+    dev_server.reset()  # whatever is held goes on, and out of the next test's way
+
+
+def complaints_to(problems: list[str]) -> Callable[[ConsoleMessage], None]:
+    """Collect the errors of the browser's console; answers that refuse, and lost connections, are part of the tests."""
 
     def take(message: ConsoleMessage) -> None:
-        if "Security Policy" in message.text:
+        if message.type == "error" and not message.text.startswith("Failed to load resource"):
             problems.append(message.text)
 
     return take
@@ -65,14 +73,14 @@ def breaches_to(problems: list[str]) -> Callable[[ConsoleMessage], None]:
 
 @pytest.fixture
 def page(browser: Browser, server: DevServer) -> Iterator[Page]:
-    """The console, connected. An exception in it, or a breach of its content policy, fails the test."""
+    """The console with a new session, connected. An exception or an error in its console fails the test."""
     context = browser.new_context(viewport=DESKTOP)
     page = context.new_page()
     problems: list[str] = []
     page.on("pageerror", lambda error: problems.append(str(error)))
-    page.on("console", breaches_to(problems))
+    page.on("console", complaints_to(problems))
     page.add_init_script(RECORDER)
-    page.goto(server.url)
+    page.goto(f"{server.url}/#test-{uuid.uuid4().hex[:8]}")
     expect(page.locator("#connection")).to_have_text("Connected")
     yield page
     context.close()

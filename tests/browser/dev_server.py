@@ -1,36 +1,94 @@
-"""A real `perdure dev` process that a test may kill and start again on its port and file."""
+"""A real `perdure dev` process that a test may kill and start again on its port and file, with an agent it directs."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
-# The example agent without a key, with a wait of so many milliseconds before each 12 characters of its text.
+# The example agent without a key. Files beside it say, at any moment, where its text stops and how its provider fails.
 AGENTS = """
+import asyncio
+import json
 from datetime import timedelta
+from pathlib import Path
 
-from perdure.agents.demo_model import demo_model
+from perdure.agents.demo_model import reply
 from perdure.agents.example import support_agent
+from perdure.errors import ModelCallError
+from perdure.models import ScriptedModel
 
-agent = support_agent(demo_model(timedelta(milliseconds=PACE)))
+HERE = Path(__file__).parent
+
+
+class Directed(ScriptedModel):
+    def credential_version(self):
+        return (HERE / "credential").read_text()
+
+    async def stream(self, request):
+        text = ""
+        async for item in super().stream(request):
+            yield item
+            text += getattr(item, "text", "")
+            while (mark := (HERE / "hold").read_text()) and mark in text:
+                await asyncio.sleep(0.01)
+
+
+def directed(request):
+    fault = json.loads((HERE / "fault").read_text())
+    if fault:
+        raise ModelCallError(**fault)
+    return reply(request)
+
+
+agent = support_agent(Directed(directed, delay=timedelta(milliseconds=20)))
 """
 
 
 class DevServer:
     """`perdure dev` over one file in `folder`. The first start takes a free port, later ones take the same."""
 
-    def __init__(self, folder: Path, *, pace_ms: int) -> None:
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._process: subprocess.Popen[str] | None = None
         self.url = ""
         self.books = folder / "shop.jsonl"
-        (folder / "slow_support.py").write_text(AGENTS.replace("PACE", str(pace_ms)), encoding="utf-8")
+        (folder / "directed_support.py").write_text(AGENTS, encoding="utf-8")
+        self.reset()
+
+    def reset(self) -> None:
+        """Let the agent answer as in the beginning."""
+        self.hold("")
+        self.fail(None)
+        self.credential("first")
+        self.books.unlink(missing_ok=True)
+
+    def hold(self, text: str) -> None:
+        """Let each answer stop where this text is complete, until another text, or none, is held."""
+        self._put("hold", text)
+
+    def fail(self, kind: str | None, **more: Any) -> None:
+        """Let each call of the model fail from now on (a kind of `ModelCallError`), or no longer."""
+        told = {"message": "the provider was told to fail", "kind": kind, "retryable": False} | more
+        self._put("fault", json.dumps(told if kind else None))
+
+    def credential(self, version: str) -> None:
+        """Give the model another credential."""
+        self._put("credential", version)
+
+    def _put(self, name: str, text: str) -> None:
+        new = self._folder / f"{name}.new"
+        new.write_text(text, encoding="utf-8")
+        new.replace(self._folder / name)  # whole at every moment
 
     def start(self) -> None:
-        """Start, and return when it listens."""
+        """Start, if it does not run, and return when it listens."""
+        if self._process is not None:
+            return
         port = self.url.rpartition(":")[2] or "0"
-        command = ["-m", "perdure", "dev", "--agents", "slow_support:agent", "--db", "sessions.db", "--port", port]
+        command = ["-m", "perdure", "dev", "--agents", "directed_support:agent", "--db", "sessions.db", "--port", port]
         with (self._folder / "stderr.log").open("a") as log:
             self._process = subprocess.Popen(
                 [sys.executable, *command],

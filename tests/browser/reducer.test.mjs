@@ -102,7 +102,7 @@ test("the text of a failed model step goes away with the snapshot after it", () 
     }),
   ]);
 
-  assert.deepEqual(texts(state), ["where?", "This turn failed (provider): it broke"]);
+  assert.deepEqual(texts(state), ["where?", "it broke"]);
 });
 
 test("a text of which the server shows the head only says so", () => {

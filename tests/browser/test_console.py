@@ -1,89 +1,34 @@
 """The console page in a real browser, on a real server that is really killed."""
 
-import json
-import urllib.request
-from itertools import pairwise
-from typing import Any
+import re
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Page, expect
 
 from tests.browser.dev_server import DevServer
+from tests.browser.helpers import (
+    ABOUT_7,
+    TOO_WIDE,
+    answers,
+    growth,
+    held_in_its_answer,
+    is_growing,
+    live,
+    refunds,
+    said,
+    say,
+    shown_twice,
+    stored,
+    stored_answers,
+    timeline,
+    waiting,
+)
 
 pytestmark = [pytest.mark.browser, pytest.mark.processes]
 
-# An answer takes about five seconds: time enough to kill, stop or load in its middle on a busy machine.
-slowly = pytest.mark.parametrize("server", [400], indirect=True)
-
-ABOUT_7 = (
-    "Order 7 (walking boots, 129.90 euros) is delivered. It goes to 7 Castle Hill, Lincoln. "
-    "Is there anything else that I can do for you?"
-)
 REFUNDED = (
     "Good news, that is done! Refunded 129.90 euros for order 7. The money will be on your account within a few days."
 )
-
-WIDER_THAN_THEIR_PLACE = """
-[document.documentElement, ...document.querySelectorAll("body, .panel, .scroller")]
-  .filter((box) => box.scrollWidth > Math.min(box.clientWidth, 390))
-  .map((box) => box.className || box.tagName)
-"""
-
-
-def say(page: Page, text: str) -> None:
-    """Type a message and press Enter."""
-    page.get_by_label("Message", exact=True).fill(text)
-    page.keyboard.press("Enter")
-
-
-def answers(page: Page) -> Locator:
-    """The texts that the agent said, live or stored."""
-    return page.locator("#transcript .message.assistant > .text:visible")
-
-
-def live(page: Page) -> Locator:
-    """The text that is being written right now."""
-    return page.locator("#transcript .message.assistant[data-live] > .text")
-
-
-def timeline(page: Page) -> Locator:
-    """The steps of the newest turn."""
-    return page.locator("#turns > .turn").first.locator(".step")
-
-
-def stored(server: DevServer, page: Page) -> list[dict[str, Any]]:
-    """What the server has of the open session."""
-    session_id = page.url.partition("#")[2]
-    with urllib.request.urlopen(f"{server.url}/v1/sessions/{session_id}/messages", timeout=10) as response:
-        messages: list[dict[str, Any]] = json.load(response)["messages"]
-    return messages
-
-
-def stored_answers(server: DevServer, page: Page) -> list[str]:
-    """The texts that the agent said, as the server has them."""
-    spoken = [message for message in stored(server, page) if message["role"] == "assistant"]
-    texts = ["".join(part["text"] for part in said["parts"] if part["type"] == "text") for said in spoken]
-    return [text for text in texts if text]
-
-
-def growth(page: Page, start: str) -> list[str]:
-    """The texts that one answer had, from its first piece on."""
-    moments: list[list[str]] = page.evaluate("window.moments")
-    texts = [message for shown in moments for message in shown if message.startswith(start)]
-    return list(dict.fromkeys(texts))
-
-
-def shown_twice(page: Page, text: str) -> list[list[str]]:
-    """The moments at which a text stood in the conversation more than once."""
-    moments: list[list[str]] = page.evaluate("window.moments")
-    return [shown for shown in moments if sum(text in message for message in shown) > 1]
-
-
-def refunds(server: DevServer) -> int:
-    """How often money was really paid back."""
-    if not server.books.exists():
-        return 0
-    return sum(json.loads(line)["kind"] == "refund" for line in server.books.read_text().splitlines())
 
 
 def test_an_answer_is_seen_growing_and_stays_when_it_is_stored(page: Page, server: DevServer) -> None:
@@ -95,7 +40,7 @@ def test_an_answer_is_seen_growing_and_stays_when_it_is_stored(page: Page, serve
     assert stored_answers(server, page) == ["Let me look up order 7 for you.", ABOUT_7]
     grown = growth(page, "Order 7")
     assert len(grown) > 3
-    assert all(later.startswith(earlier) for earlier, later in pairwise(grown))
+    assert is_growing(grown)
     assert shown_twice(page, "Order 7 (walking") == []
     expect(timeline(page)).to_contain_text(["model", "lookup_order", "model"])
 
@@ -109,7 +54,7 @@ def test_a_refund_runs_once_a_person_has_approved_it(page: Page, server: DevServ
     assert refunds(server) == 0
 
     say(page, "Hello")
-    expect(page.get_by_role("region", name="Queued messages")).to_contain_text("Hello")
+    expect(waiting(page)).to_contain_text("Hello")
     card.get_by_label("Message to the agent").fill("Fine with me")
     card.get_by_role("button", name="Approve").click()
 
@@ -118,7 +63,7 @@ def test_a_refund_runs_once_a_person_has_approved_it(page: Page, server: DevServ
     expect(card).to_contain_text("Fine with me")
     expect(card.get_by_role("button", name="Approve")).to_have_count(0)
     expect(answers(page).nth(3)).to_contain_text("welcome to the shop")
-    expect(page.get_by_role("region", name="Queued messages")).to_be_hidden()
+    expect(page.locator("#inbox")).to_be_hidden()
     assert refunds(server) == 1
 
 
@@ -145,17 +90,16 @@ def test_an_approval_that_was_given_elsewhere_is_no_longer_offered(page: Page, s
     assert refunds(server) == 1
 
 
-@slowly
 def test_a_conversation_goes_on_after_the_server_was_killed_in_the_middle_of_an_answer(
     page: Page, server: DevServer
 ) -> None:
-    say(page, "Where is order 7?")
-    expect(live(page)).to_contain_text("Order 7 (walking")
+    held_in_its_answer(page, server)
 
     server.kill()
     expect(page.locator("#connection")).to_have_text("Reconnecting…")
     say(page, "Hello")
-    expect(page.locator("#transcript .message.user").last).to_contain_text("Trying again")
+    expect(waiting(page)).to_contain_text("Trying again")
+    server.hold("")
     server.start()
 
     expect(page.locator("#connection")).to_have_text("Connected")
@@ -187,23 +131,20 @@ def test_an_approval_survives_a_kill_and_the_refund_is_paid_once(page: Page, ser
     assert refunds(server) == 1
 
 
-@slowly
 def test_a_page_that_is_loaded_in_the_middle_of_an_answer_shows_all_of_it(page: Page, server: DevServer) -> None:
-    say(page, "Where is order 7?")
-    expect(live(page)).to_contain_text("Order 7 (walking")
+    held_in_its_answer(page, server)
 
     page.reload()
 
     expect(live(page)).to_contain_text("Order 7 (walking")
+    server.hold("")
     expect(answers(page)).to_have_text(["Let me look up order 7 for you.", ABOUT_7])
     expect(page.locator("#transcript .message.user")).to_have_text(["Where is order 7?"])
     assert shown_twice(page, "Order 7 (walking") == []
 
 
-@slowly
 def test_stop_works_on_a_resumed_stream_and_keeps_what_was_shown(page: Page, server: DevServer) -> None:
-    say(page, "Where is order 7?")
-    expect(live(page)).to_contain_text("Order 7 (walking")
+    held_in_its_answer(page, server)
     page.reload()
     expect(live(page)).to_contain_text("Order 7 (walking")
 
@@ -238,7 +179,7 @@ def test_text_is_shown_as_text(page: Page, server: DevServer) -> None:
     page.keyboard.type("second line 🚀")
     page.keyboard.press("Enter")
 
-    expect(page.locator("#transcript .message.user > .text")).to_have_text(f"{text}\nsecond line 🚀")
+    expect(said(page)).to_have_text(f"{text}\nsecond line 🚀")
     expect(page.locator("#transcript img, #transcript b")).to_have_count(0)
     expect(answers(page)).to_have_count(1)
     assert stored(server, page)[0]["parts"] == [{"type": "text", "text": f"{text}\nsecond line 🚀"}]
@@ -251,11 +192,12 @@ def test_the_page_fits_a_phone(page: Page, server: DevServer) -> None:
 
     for panel in ("Timeline", "Sessions", "Chat"):
         page.get_by_role("group", name="Show").get_by_role("button", name=panel).click()
-        expect(page.get_by_role("heading", name=panel if panel != "Chat" else "20")).to_be_visible()
-        assert page.evaluate(WIDER_THAN_THEIR_PLACE) == []
+        expect(page.get_by_role("heading", name=panel if panel != "Chat" else "test-")).to_be_visible()
+        assert page.evaluate(TOO_WIDE) == []
 
 
 def test_several_sessions_are_kept_apart(page: Page, server: DevServer) -> None:
+    first = page.url.partition("#")[2]
     say(page, "Hello")
     expect(answers(page)).to_have_count(1)
 
@@ -265,7 +207,8 @@ def test_several_sessions_are_kept_apart(page: Page, server: DevServer) -> None:
     expect(answers(page)).to_have_count(0)
     say(page, "Where is order 3?")
     expect(answers(page)).to_have_count(2)
-    page.get_by_role("navigation", name="Sessions").get_by_role("link").filter(has_text="Hello").click()
+    page.get_by_role("navigation", name="Sessions").get_by_role("link").filter(has_text=first).click()
 
+    expect(page).to_have_url(re.compile(f"#{first}$"))
     expect(answers(page)).to_have_count(1)
     expect(page.locator("#transcript .message.user")).to_have_text(["Hello"])

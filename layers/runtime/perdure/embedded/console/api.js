@@ -25,18 +25,16 @@ export async function get(path, query = {}) {
 }
 
 /**
- * POST until the server has answered: a command whose answer was lost is sent again with the same
+ * Send a command until the server has answered: one whose answer was lost is sent again with the same
  * Idempotency-Key, so it counts once. `onDelay(message)` hears why it takes longer.
  */
-export async function post(path, body, { key = crypto.randomUUID(), onDelay = () => {} } = {}) {
+export async function request(method, path, body, { key = crypto.randomUUID(), onDelay = () => {} } = {}) {
+  const headers = { Accept: "application/json", "Idempotency-Key": key };
+  if (method !== "DELETE") headers["Content-Type"] = "application/json";
   for (let attempt = 0; ; attempt += 1) {
     try {
-      const response = await fetch(path, {
-        method: "POST",
-        headers: { "Content-Type": "application/json", Accept: "application/json", "Idempotency-Key": key },
-        body: JSON.stringify(body),
-      });
-      return await read(response);
+      const content = method === "DELETE" ? undefined : JSON.stringify(body ?? {});
+      return await read(await fetch(path, { method, headers, body: content }));
     } catch (error) {
       if (error instanceof ApiError && !error.retryable) throw error;
       onDelay(error instanceof ApiError ? error.message : "The server can't be reached.");

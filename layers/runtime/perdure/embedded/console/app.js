@@ -1,28 +1,52 @@
-// Wires the page together: address, panels, composer, and the open session.
+// Wires the page together: address, panels, the open session, and what the user does to it.
 
 import { ApiError, get } from "./api.js";
-import { el, reconcile, setAttribute, setText, show } from "./dom.js";
-import { clock, words } from "./format.js";
+import { composer } from "./composer.js";
+import { setAttribute, setText, show } from "./dom.js";
+import { inbox } from "./inbox.js";
 import { sessionList, timeline } from "./panels.js";
 import { openSession } from "./session.js";
+import { settingsEditor } from "./settings.js";
 import { transcript } from "./transcript.js";
 import { view } from "./view.js";
+import { activityText, countdownText, gateText, usageText } from "./wording.js";
 
 const LIST_MS = 10_000;
 const LIST_SOON_MS = 200;
 const NEAR_END_PX = 80;
-const KINDS = { approval: "an approval", question: "an answer", input: "an input", timer: "a timer", task: "a task" };
 
 const $ = (id) => document.getElementById(id);
 const drawSessions = sessionList($("session-list"));
 const drawTimeline = timeline($("turns"));
 const drawTranscript = transcript($("transcript"), {
   onDecide: (...decision) => session.decide(...decision),
+  onRetry: () => session.retry(),
+  onDismiss: (turnId) => session.dismiss(turnId),
 });
+const drawInbox = inbox($("inbox-list"), {
+  rows: () => view(state).inbox,
+  onEdit: (id, text) => session.edit(id, text),
+  onMove: (id, before, ids) => session.move(id, before, ids),
+  onDeliver: (id, delivery) => session.deliver(id, delivery),
+  onRecall: recall,
+  onLost: (text) => {
+    field.put(text);
+    announce("The message is no longer waiting. What you wrote is in the message field.");
+  },
+  announce,
+});
+const field = composer($("composer"), $("composer-hint"), {
+  onSend: send,
+  onStop: stop,
+  onRecall: recallLast,
+});
+drawInbox.onEmptied(field.focus);
+const settings = settingsEditor($("settings"), { onSave: (changed) => session.saveSettings(changed) });
 
 let sessionId = null;
 let session = null;
 let state = null;
+let drawn = null; // the state that the screen shows
 let online = false;
 let summaries = [];
 let nextSessions = null;
@@ -36,7 +60,9 @@ function draw() {
   scheduled = true;
   requestAnimationFrame(() => {
     scheduled = false;
-    if (state) drawSession(view(state));
+    if (!state) return;
+    drawn = state;
+    drawSession(view(state));
   });
 }
 
@@ -45,22 +71,40 @@ function drawSession(shown) {
   const atEnd = isAtEnd();
   setText($("session-title"), shown.sessionId);
   setText($("agent"), shown.agent ? `agent ${shown.agent}` : "not started yet");
+  show($("session-controls"), shown.exists);
+  setText($("pause"), shown.paused ? "Resume" : "Pause");
+  settings.update(shown.settings);
   drawTranscript(shown.items);
   show($("older"), shown.hasOlder);
   show($("empty"), state.snapshot !== null && shown.items.length === 0);
-  drawQueue(shown.queued);
-  setText($("activity"), activityText(shown));
-  setAttribute($("activity"), "data-kind", shown.activity.kind);
-  const stop = $("stop");
-  show(stop, shown.turnId !== null);
-  stop.disabled = shown.stopping;
-  setText(stop, shown.stopping ? "Stopping…" : "Stop");
+  drawFoot(shown);
   drawTimeline(shown.timeline, Date.now());
   show($("no-turns"), shown.timeline.length === 0);
   show($("older-turns"), shown.olderTurns > 0);
   setText($("older-turns"), `${shown.olderTurns} older turns`);
   setText($("usage"), usageText(shown.usage));
   if (atEnd) scroller.scrollTop = scroller.scrollHeight;
+}
+
+function drawFoot(shown) {
+  const now = Date.now();
+  const { kind, skippable } = shown.activity;
+  setText($("gate"), gateText(shown));
+  show($("gate"), $("gate").textContent !== "");
+  setAttribute($("gate"), "data-tone", shown.blockedReason && !shown.paused ? "bad" : "ask");
+  show($("inbox"), shown.inbox.length > 0);
+  setText($("inbox-title"), `Waiting: ${shown.inbox.length}`);
+  drawInbox(shown.inbox);
+  setText($("activity"), activityText(shown, now));
+  setAttribute($("activity"), "data-kind", kind);
+  setText($("countdown"), countdownText(shown, now));
+  show($("countdown"), kind === "retry");
+  show($("retry-now"), kind === "retry" && skippable);
+  const stop = $("stop");
+  show(stop, shown.turnId !== null);
+  setAttribute(stop, "aria-disabled", shown.stopping ? "true" : null); // it keeps the focus
+  setText(stop, shown.stopping ? "Stopping…" : kind === "retry" ? "Give up" : "Stop");
+  field.update(shown);
 }
 
 // What is under the conversation grows and shrinks, and screens turn: whoever reads the end stays there.
@@ -77,45 +121,6 @@ function isAtEnd() {
   return scrollHeight - scrollTop - clientHeight < NEAR_END_PX;
 }
 
-function drawQueue(queued) {
-  show($("queue"), queued.length > 0);
-  reconcile($("queue-list"), queued, () => {
-    const node = el("li", { class: "text", dir: "auto" });
-    return { node, update: (entry) => setText(node, entry.text) };
-  });
-}
-
-function activityText({ activity, indicator, waiting }) {
-  const waits = waiting.map((item) => {
-    if (item.kind === "retry") return `Next attempt at ${clock(item.until ?? item.since, Date.now())}`;
-    const until = item.until ? `, until ${clock(item.until, Date.now())}` : "";
-    return `Waits for ${KINDS[item.kind] ?? words(item.kind)} since ${clock(item.since, Date.now())}${until}`;
-  });
-  switch (activity.kind) {
-    case "idle":
-      return indicator === "starting" ? "Starting…" : "";
-    case "stopping":
-      return "Stopping: what has started is being finished.";
-    case "retry":
-      return `The model's provider failed (${activity.reason}). Trying again in ${Math.ceil(activity.inMs / 1000)} s.`;
-    case "tools":
-      return [`Running ${activity.names.join(", ")}…`, ...waits].join(" · ");
-    case "waiting":
-      return waits.join(" · ");
-    default: {
-      const unseen = indicator === "starting" ? "Starting…" : "Thinking…";
-      const doing = activity.kind === "writing" ? "Writing…" : unseen;
-      return activity.attempt > 1 ? `${doing} Attempt ${activity.attempt}.` : doing;
-    }
-  }
-}
-
-function usageText(usage) {
-  if (usage?.input_tokens?.value === undefined && usage?.output_tokens?.value === undefined) return "";
-  const figure = (name) => (usage[name]?.value === undefined ? "?" : usage[name].value.toLocaleString());
-  return `${figure("input_tokens")} in, ${figure("output_tokens")} out`;
-}
-
 function showError(message) {
   show($("error"), Boolean(message));
   setText($("error-text"), message ?? "");
@@ -125,6 +130,10 @@ function showOnline(isOnline) {
   online = isOnline;
   setAttribute($("connection"), "data-online", online ? "true" : "false");
   setText($("connection").firstElementChild, online ? "Connected" : "Reconnecting…");
+}
+
+function announce(text) {
+  setText($("announce"), text);
 }
 
 // --- sessions ---------------------------------------------------------------------------------
@@ -156,6 +165,7 @@ function open(id) {
   session?.close();
   sessionId = id;
   state = null;
+  $("settings").close();
   showError(null);
   showOnline(false);
   document.title = `${id} · Perdure console`;
@@ -193,37 +203,35 @@ function showPanel(name) {
 
 // --- what the user does -----------------------------------------------------------------------
 
-const field = $("composer-text");
-
-function fitField() {
-  field.rows = Math.min(8, Math.max(1, field.value.split("\n").length));
-}
-
-async function send(event) {
-  event.preventDefault();
-  const text = field.value;
-  if (!text.trim()) return;
-  field.value = "";
-  fitField();
+function send(text, delivery) {
   showError(null);
   $("scroller").scrollTop = $("scroller").scrollHeight;
   const sentTo = session;
-  const accepted = await sentTo.send(text);
-  if (!accepted && sentTo === session && !field.value) {
-    field.value = text; // a refused message is not lost
-    fitField();
-  }
+  return sentTo.send(text, { delivery, waits: delivery !== null }).then((accepted) => accepted || sentTo !== session);
 }
 
-$("composer").addEventListener("submit", send);
-field.addEventListener("input", fitField);
-field.addEventListener("keydown", (event) => {
-  if (event.key === "Enter" && !event.shiftKey && !event.isComposing) send(event);
-});
-$("stop").addEventListener("click", () => {
-  const { turnId } = view(state);
-  if (turnId) session.stop(turnId);
-});
+function stop() {
+  const { turnId, stopping, frontier } = view(drawn); // what the user saw, not what came since
+  if (turnId && !stopping) session.stop(turnId, { frontier, partials: drawn.partials });
+}
+
+async function recall(messageId) {
+  const text = await session.recall(messageId);
+  if (text === null) return;
+  field.put(text);
+  field.focus();
+  announce("The message is back in the message field.");
+}
+
+function recallLast() {
+  const last = view(state).inbox.at(-1);
+  if (last && !last.sending) recall(last.key);
+}
+
+$("stop").addEventListener("click", stop);
+$("retry-now").addEventListener("click", () => session.retry());
+$("pause").addEventListener("click", () => session.pause(!view(state).paused));
+$("open-settings").addEventListener("click", () => settings.open(view(state).settings));
 $("older").addEventListener("click", () => session.older());
 $("error-close").addEventListener("click", () => showError(null));
 $("more-sessions").addEventListener("click", () => loadSessions(nextSessions));
@@ -242,6 +250,6 @@ for (const tab of document.querySelectorAll("[data-show]")) {
 window.addEventListener("hashchange", openFromAddress);
 
 setInterval(() => !document.hidden && loadSessions(), LIST_MS);
-setInterval(() => state && view(state).turnId && draw(), 1000); // running steps get older
+setInterval(() => state && view(state).turnId && draw(), 1000); // running steps get older, waits get shorter
 await loadSessions();
 openFromAddress();

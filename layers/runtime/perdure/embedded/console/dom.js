@@ -37,13 +37,17 @@ const KEPT = new WeakMap(); // container -> Map of key -> { node, update, json }
 
 /**
  * Make the children of `parent` those of `items`, in order, reusing the node of a key: focus, selection and open
- * folds survive. `create(item)` returns `{ node, update(item) }`; an item that is unchanged is not touched.
+ * folds survive. `create(item)` returns `{ node, update(item), removed?() }`; an item that is unchanged is not touched.
  */
 export function reconcile(parent, items, create) {
   const before = KEPT.get(parent) ?? new Map();
   const after = new Map();
   const wanted = new Set(items.map((item) => item.key));
-  for (const [key, { node }] of before) if (!wanted.has(key)) node.remove();
+  for (const [key, { node, removed }] of before) {
+    if (wanted.has(key)) continue;
+    node.remove();
+    removed?.();
+  }
   let place = parent.firstChild;
   for (const item of items) {
     const kept = before.get(item.key) ?? { ...create(item), json: null };

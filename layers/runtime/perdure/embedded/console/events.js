@@ -10,12 +10,15 @@ const FOLDS = {
       startedAt: event.at,
       startedSequence: event.sequence,
       messageId: event.payload.message_id,
+      retryOf: event.payload.retry_of,
     }),
   turn_stopping: (state, event) => withTurn(state, event.turn_id, { status: "stopping" }),
   turn_completed: (state, event) => endTurn(state, event, "completed"),
-  turn_failed: (state, event) => endTurn(state, event, "failed", event.payload.error),
-  turn_cancelled: (state, event) => endTurn(state, event, "cancelled"),
+  turn_failed: (state, event) => endTurn(state, event, "failed", { error: event.payload.error }),
+  turn_cancelled: (state, event) => endTurn(state, event, "cancelled", { reason: event.payload.reason }),
   turn_steered: (state, event) => endTurn(state, event, "steered"),
+
+  "inbox.joined": (state, event) => ({ ...state, joined: { ...state.joined, [event.payload.message_id]: true } }),
 
   model_started: (state, event) => startStep(state, event, "model"),
   model_finished: (state, event) => {
@@ -75,8 +78,8 @@ function withTurn(state, turnId, change) {
   return { ...state, turns: { ...state.turns, [turnId]: { ...turn, ...change } } };
 }
 
-function endTurn(state, event, status, error) {
-  return withTurn(state, event.turn_id, { status, endedAt: event.at, error });
+function endTurn(state, event, status, why) {
+  return withTurn(state, event.turn_id, { status, endedAt: event.at, ...why });
 }
 
 function withCall(state, callId, change) {

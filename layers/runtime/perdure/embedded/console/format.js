@@ -12,6 +12,9 @@ const WORDS = {
   truncated: "cut off at the output limit",
   filtered: "stopped by the content filter",
   interrupted: "stopped here",
+  superseded: "replaced by the next message: the model does not see it",
+  steered: "redirected",
+  not_accepted: "not accepted",
   waiting_for_user_message: "idle",
   running_model: "model is running",
   running_tools: "tools are running",
@@ -57,6 +60,11 @@ export function clock(at, now) {
   const time = date.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
   if (date.toDateString() === new Date(now).toDateString()) return time;
   return `${date.toLocaleDateString([], { day: "numeric", month: "short" })}, ${time}`;
+}
+
+/** Whole seconds until a time, for a countdown; 0 when it has come. */
+export function secondsUntil(at, now) {
+  return Math.max(0, Math.ceil((Date.parse(at) - now) / 1000));
 }
 
 /** A duration given in milliseconds. */

@@ -94,6 +94,7 @@ function inLine(facts) {
 function turnFacts(turn, now) {
   if (!turn.startedAt) return "";
   const parts = [clock(turn.startedAt, now)];
+  if (turn.retryOf) parts.unshift(`retry of ${turn.retryOf.replace("-", " ")}`);
   if (turn.endedAt) parts.push(duration(between(turn.startedAt, turn.endedAt, now)));
   return inLine(parts);
 }

@@ -4,6 +4,7 @@
 // source of live text and of the timeline. `view.js` derives what is shown.
 
 import { foldEvent } from "./events.js";
+import { takeLocal } from "./local.js";
 
 /** State of a session of which nothing is known yet. */
 export function initialState(sessionId) {
@@ -21,7 +22,9 @@ export function initialState(sessionId) {
     calls: {}, // by tool call id: what only events tell about a call
     partials: {}, // by step id: live text of the highest attempt
     decisions: {}, // by interrupt id: closed ones, whoever closed them
+    joined: {}, // by message id: those that joined a turn that was running
     outbox: [], // what this page sent and the server has not shown yet
+    doing: {}, // by command: this page's own commands that are on their way, and what they will do
     deciding: {}, // by interrupt id: this page's own decision that is on its way
     stopping: null, // { turnId, partials }: the turn that this page asked to stop, and the live text at that moment
   };
@@ -33,7 +36,7 @@ export function reduce(state, action) {
     case "event":
       return takeEvent(state, action.event);
     case "events":
-      return action.events.reduce(takeEvent, state);
+      return takePage(state, action.events);
     case "snapshot":
       return takeSnapshot(state, action.snapshot, action.asOf ?? 0);
     case "older_messages":
@@ -56,6 +59,14 @@ function takeEvent(state, event) {
   }
   const taken = { ...state, gap: null, sequence: event.sequence, cursor: event.cursor ?? state.cursor };
   return foldEvent(taken, event);
+}
+
+// A page holds all that follows its cursor, so its first event leaves nothing out: what seems to be missing before it
+// were events whose type the stream did not bring, and the cursor of a live event had gone past them.
+function takePage(state, events) {
+  const first = events.find((event) => event.sequence !== undefined);
+  const jumps = first && state.sequence !== null && first.sequence > state.sequence + 1;
+  return events.reduce(takeEvent, jumps ? { ...state, sequence: first.sequence - 1 } : state);
 }
 
 function takeSnapshot(state, snapshot, asOf) {
@@ -91,33 +102,4 @@ function takeOlder(state, page) {
   const first = state.messages[0]?.sequence ?? Infinity;
   const older = page.messages.filter((message) => message.sequence < first);
   return { ...state, messages: [...older, ...state.messages], nextBefore: page.next_before ?? null };
-}
-
-// What this page itself did, shown until the server's data says the same or refuses it (spec STOP-07).
-function takeLocal(state, action) {
-  switch (action.type) {
-    case "send":
-      return { ...state, outbox: [...state.outbox, { messageId: action.messageId, text: action.text, problem: null }] };
-    case "send_delayed":
-      return {
-        ...state,
-        outbox: state.outbox.map((item) =>
-          item.messageId === action.messageId ? { ...item, problem: action.problem } : item,
-        ),
-      };
-    case "send_refused":
-      return { ...state, outbox: state.outbox.filter((item) => item.messageId !== action.messageId) };
-    case "decide":
-      return { ...state, deciding: { ...state.deciding, [action.interruptId]: action.approved } };
-    case "decide_answered": {
-      const { [action.interruptId]: _, ...deciding } = state.deciding;
-      return { ...state, deciding };
-    }
-    case "stop":
-      return { ...state, stopping: { turnId: action.turnId, partials: state.partials } };
-    case "stop_refused":
-      return { ...state, stopping: state.stopping?.turnId === action.turnId ? null : state.stopping };
-    default:
-      return state;
-  }
 }

@@ -1,16 +1,20 @@
-// One open session: loads it, follows it, and sends what the user does. All of it goes through the reducer.
+// One open session: loads it, follows it, and takes what the user does. All of it goes through the reducer.
 
-import { ApiError, get, pause, post, sessionPath } from "./api.js";
+import { ApiError, get, pause, sessionPath } from "./api.js";
+import { commandsOf } from "./commands.js";
 import { initialState, reduce } from "./reducer.js";
 import { follow } from "./stream.js";
 
 const PAGE = 500;
+const GAP_MS = 200;
 
 // Messages, interrupts, the inbox and usage come with the snapshot; these events say that one of them changed.
 const CHANGES = new Set([
   "turn_started", "turn_completed", "turn_failed", "turn_stopping", "turn_cancelled", "turn_steered", "model_finished",
   "tool_call_started", "tool_call_finished", "attempt_reset", "interrupt_raised", "interrupt_resolved",
-  "message_queued", "message_removed", "usage_recorded",
+  "message_queued", "message_removed", "usage_recorded", "model_retry_scheduled", "session_paused", "session_resumed",
+  "inbox.joined", "inbox.edited", "inbox.moved", "hold.released", "settings.changed", "session.closed",
+  "session.reopened",
 ]);
 
 /**
@@ -81,8 +85,9 @@ export function openSession(sessionId, { onState, onOnline, onError, onChange })
   function takeEvent(event) {
     apply({ type: "event", event });
     if (state.gap) {
-      apply({ type: "stream_restarted" });
-      stream.restart();
+      stream.close();
+      stream = null;
+      fillGap();
       return;
     }
     if (event.sequence !== undefined && CHANGES.has(event.type)) {
@@ -110,77 +115,28 @@ export function openSession(sessionId, { onState, onOnline, onError, onChange })
     } else if (loaded && !stream && !closed) startStream();
   }
 
-  async function start() {
+  // Pages hold events of every type, also of those that a newer server has and the stream was not asked for.
+  async function fillGap() {
+    loaded = false;
+    apply({ type: "stream_restarted" });
+    await pause(GAP_MS);
     refresh();
+    await catchUp();
+  }
+
+  async function catchUp() {
     await loadHistory();
     loaded = true;
     if (!closed && !document.hidden) startStream();
   }
   document.addEventListener("visibilitychange", onVisibility);
-  start();
+  refresh();
+  catchUp();
 
+  const commands = commandsOf({ sessionId, apply, refresh, onError, onChange });
   return {
-    /** Send a message; resolves to false when the server refused it. */
-    async send(text) {
-      const messageId = crypto.randomUUID();
-      apply({ type: "send", messageId, text });
-      try {
-        await post(sessionPath(sessionId, "inputs"), { text, message_id: messageId }, {
-          key: messageId,
-          onDelay: (reason) => apply({ type: "send_delayed", messageId, problem: `${reason} Trying again…` }),
-        });
-        refresh();
-        onChange();
-        return true;
-      } catch (error) {
-        apply({ type: "send_refused", messageId });
-        onError(error.message);
-        return false;
-      }
-    },
-
-    /** Approve or reject a call as it was shown. */
-    async decide(interruptId, approved, { message, argumentsHash }) {
-      apply({ type: "decide", interruptId, approved });
-      const body = { approved };
-      if (message) body.message = message;
-      if (argumentsHash) body.arguments_hash = argumentsHash;
-      try {
-        await post(sessionPath(sessionId, "interrupts", interruptId), body, { onDelay: onError });
-        onError(null);
-      } catch (error) {
-        onError(error.message);
-      }
-      await refresh(); // an approval that is no longer open is not offered again (field case F045)
-      apply({ type: "decide_answered", interruptId });
-    },
-
-    /** Stop the running turn; the page shows it at once, a refusal takes that back. */
-    async stop(turnId) {
-      apply({ type: "stop", turnId });
-      try {
-        const { result } = await post(sessionPath(sessionId, "stop"), { turn_id: turnId }, { onDelay: onError });
-        if (result !== "recorded" && result !== "already_recorded") {
-          apply({ type: "stop_refused", turnId });
-          if (result !== "too_late") onError(`The turn was not stopped: ${String(result).replaceAll("_", " ")}.`);
-        }
-      } catch (error) {
-        apply({ type: "stop_refused", turnId });
-        onError(error.message);
-      }
-      refresh();
-    },
-
-    /** Load the messages before the oldest one that is shown. */
-    async older() {
-      try {
-        const page = await get(sessionPath(sessionId, "messages"), { before: state.nextBefore, limit: 50 });
-        apply({ type: "older_messages", page });
-      } catch (error) {
-        onError(error instanceof ApiError ? error.message : "The server can't be reached.");
-      }
-    },
-
+    ...commands,
+    older: () => commands.older(state.nextBefore),
     close() {
       closed = true;
       stream?.close();

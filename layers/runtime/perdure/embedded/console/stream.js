@@ -7,13 +7,17 @@ const TYPES = [
   "tool_call_started", "tool_progress", "tool_call_finished", "interrupt_raised", "interrupt_resolved",
   "timer_started", "tool_task_started", "message_queued", "message_removed", "plan_updated", "plan_execution_started",
   "usage_recorded", "compaction_started", "compaction_finished", "title_changed", "session_paused", "session_resumed",
+  "inbox.edited", "inbox.joined", "inbox.moved", "hold.released", "settings.changed", "session.closed",
+  "session.reopened", "session.seeded",
 ];
 
 const REOPEN_MS = 1000;
 
 /**
  * Follow a session. `cursor()` tells where a new stream starts; `onEvent` gets each event, `onStatus` gets `true`
- * when the stream is open and `false` when it is not. Returns `{ restart(), close() }`.
+ * when the stream is open and `false` when it is not. Returns `{ close() }`.
+ *
+ * A browser hears only of types that it was told: an event of another one shows as a gap in the sequence.
  */
 export function follow(path, { cursor, onEvent, onStatus }) {
   let source = null;
@@ -43,10 +47,6 @@ export function follow(path, { cursor, onEvent, onStatus }) {
 
   open();
   return {
-    restart() {
-      source.close();
-      reopenSoon();
-    },
     close() {
       clearTimeout(timer);
       source.close();

@@ -14,6 +14,7 @@ export function timelineOf(state) {
       status: state.stopping?.turnId === turn.turnId && !turn.endedAt ? "stopping" : turn.status,
       startedAt: turn.startedAt ?? null,
       endedAt: turn.endedAt ?? null,
+      retryOf: turn.retryOf ?? null,
       steps: turn.steps.map((id) => state.steps[id]).filter(Boolean).map((step) => rowOf(state, step)),
     }))
     .reverse();
@@ -25,7 +26,7 @@ function rowOf(state, step) {
     key: step.stepId,
     kind: step.kind,
     name: step.kind === "model" ? "model" : (step.name ?? "tool"),
-    status: step.status,
+    status: step.retry && !step.endedAt ? "waiting_to_retry" : step.status,
     attempt: step.attempt,
     startedAt: step.startedAt ?? null,
     endedAt: step.startedAt ? (step.endedAt ?? null) : null,

@@ -3,11 +3,20 @@
 import { el, reconcile, setAttribute, setText, show } from "./dom.js";
 import { clock, effectWords, tone, words } from "./format.js";
 
-/** Return a function that draws items into `parent`; `onDecide(interruptId, approved, {message, argumentsHash})`. */
-export function transcript(parent, { onDecide }) {
-  const create = (item) =>
-    item.kind === "assistant" ? assistantNode(onDecide) : item.kind === "user" ? userNode() : noticeNode();
-  return (items) => reconcile(parent, items, create);
+/**
+ * Return a function that draws items into `parent`.
+ *
+ * @param {{onDecide: Function, onRetry: () => void, onDismiss: (turnId: string) => void}} on
+ *   - `onDecide(interruptId, approved, {message, argumentsHash})`
+ */
+export function transcript(parent, on) {
+  const nodes = {
+    assistant: () => assistantNode(on.onDecide),
+    user: userNode,
+    notice: noticeNode,
+    failure: () => failureNode(on),
+  };
+  return (items) => reconcile(parent, items, (item) => nodes[item.kind]());
 }
 
 function userNode() {
@@ -20,7 +29,7 @@ function userNode() {
       setText(text, item.text);
       setText(note, item.note ?? "");
       show(note, Boolean(item.note));
-      setAttribute(node, "data-sending", Boolean(item.note));
+      setAttribute(node, "data-sending", item.sending);
     },
   };
 }
@@ -32,6 +41,29 @@ function noticeNode() {
     update(item) {
       setText(node, item.text);
       setAttribute(node, "data-tone", item.tone);
+    },
+  };
+}
+
+// The latest turn failed: what can be done about it.
+function failureNode({ onRetry, onDismiss }) {
+  let shown = null;
+  const title = el("h3", {});
+  const text = el("p", { class: "text", dir: "auto" });
+  const retry = el("button", { type: "button", class: "primary", onclick: () => shown.doing || onRetry() }, "Retry");
+  const dismiss = el("button", { type: "button", onclick: () => shown.doing || onDismiss(shown.turnId) }, "Dismiss");
+  const buttons = el("div", { class: "buttons" }, retry, dismiss);
+  const node = el("div", { class: "failure", role: "group", "aria-label": "Failed turn" }, title, text, buttons);
+  return {
+    node,
+    update(item) {
+      shown = item;
+      setText(title, `This turn failed: ${words(item.code)}`);
+      setText(text, item.text);
+      setText(retry, item.doing === "retry" ? "Retrying…" : "Retry");
+      setText(dismiss, item.doing === "dismiss" ? "Dismissing…" : "Dismiss");
+      show(dismiss, item.held);
+      setAttribute(node, "aria-busy", item.doing ? "true" : null);
     },
   };
 }
@@ -51,6 +83,7 @@ function assistantNode(onDecide) {
       setText(text, item.text);
       show(text, item.text !== "");
       setAttribute(node, "data-live", item.live);
+      setAttribute(node, "data-status", item.status);
       setAttribute(node, "aria-busy", item.live ? "true" : "false"); // read out once it is complete
       reconcile(calls, item.calls, () => cardNode(onDecide));
       show(calls, item.calls.length > 0);

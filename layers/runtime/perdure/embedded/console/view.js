@@ -1,7 +1,9 @@
 // What the page shows, derived from the reducer's state. Pure.
 
-import { indicatorOf, statusOf } from "./status.js";
+import { withNotices } from "./notices.js";
+import { activityOf, indicatorOf, isPaused, isStopping, statusOf, waitingOf } from "./status.js";
 import { TURNS_SHOWN, timelineOf } from "./timeline.js";
+import { inboxOf } from "./waiting.js";
 
 const FINAL = new Set(["succeeded", "failed", "rejected", "outcome_unknown"]);
 
@@ -13,11 +15,17 @@ export function view(state) {
   return {
     sessionId: state.sessionId,
     agent: state.snapshot?.agent ?? null,
-    items: [...withNotices(state, items), ...outboxItems(state)],
-    queued: queuedOf(state),
+    items: [...withNotices(state, items, turn !== null), ...outboxItems(state)],
+    inbox: inboxOf(state, turn),
     hasOlder: state.nextBefore !== null,
+    exists: Boolean(state.snapshot?.state),
+    settings: state.snapshot?.settings ?? {},
     turnId: turn?.turnId ?? null,
-    stopping: turn !== null && (turn.status === "stopping" || state.stopping?.turnId === turn.turnId),
+    frontier: frontierOf(state, turn),
+    paused: isPaused(state),
+    held: turn === null && Boolean(state.snapshot?.state?.held),
+    blockedReason: (turn === null && state.snapshot?.state?.blocked_reason) || null,
+    stopping: isStopping(state, turn),
     status: statusOf(state, turn),
     indicator: indicatorOf(state, turn),
     activity: activityOf(state, turn),
@@ -57,8 +65,16 @@ function storedItems(state, results) {
   const answers = {};
   const shownCalls = new Set();
   for (const message of state.messages) {
+    if (message.status === "rehomed") continue; // it waits again, or has come back as its own turn's
     if (message.role === "user") {
-      items.push({ kind: "user", key: `user/${message.sequence}`, turnId: message.turn_id, text: textOf(message, "text") });
+      items.push({
+        kind: "user",
+        key: `user/${message.sequence}`,
+        turnId: message.turn_id,
+        text: textOf(message, "text"),
+        note: state.joined[message.message_id] ? "Added while the agent worked" : null,
+        sending: false,
+      });
     } else if (message.role === "assistant") {
       answers[message.turn_id] = (answers[message.turn_id] ?? 0) + 1;
       const calls = message.parts.filter((part) => part.type === "tool_call");
@@ -185,51 +201,24 @@ function argumentsText(part) {
 
 // --- around the messages ----------------------------------------------------------------------
 
-// How a turn ended, when that is not plain from its answer, stands behind its last message.
-function withNotices(state, items) {
-  const last = new Map();
-  items.forEach((item, index) => item.turnId && last.set(item.turnId, index));
-  const error = state.snapshot?.state?.last_turn_error;
-  const newest = items.at(-1)?.turnId;
-  return items.flatMap((item, index) => {
-    if (last.get(item.turnId) !== index) return [item];
-    const turn = state.turns[item.turnId];
-    const failed = turn?.status === "failed" ? turn.error : !turn?.endedAt && item.turnId === newest && error;
-    const notice = { kind: "notice", key: `notice/${item.turnId}`, turnId: item.turnId };
-    if (failed) return [item, { ...notice, tone: "bad", text: `This turn failed (${failed.code}): ${failed.message}` }];
-    if (turn?.status === "cancelled") return [item, { ...notice, tone: "quiet", text: "This turn was stopped." }];
-    return [item];
-  });
-}
-
 function outboxItems(state) {
-  return state.outbox.map((item) => ({
-    kind: "user",
-    key: item.messageId,
-    turnId: null,
-    text: item.text,
-    note: item.problem ?? "Sending…",
-  }));
+  return state.outbox
+    .filter((item) => !item.waits)
+    .map((item) => ({
+      kind: "user",
+      key: item.messageId,
+      turnId: null,
+      text: item.text,
+      note: item.problem ?? "Sending…",
+      sending: true,
+    }));
 }
 
-function queuedOf(state) {
-  return (state.snapshot?.inbox ?? []).map((entry) => ({ key: entry.message_id, text: entry.text, state: entry.state }));
-}
-
-function waitingOf(state, turn) {
-  if (!turn) return [];
-  return (state.snapshot?.state?.waiting_for ?? []).filter((item) => !state.decisions[item.id]);
-}
-
-function activityOf(state, turn) {
-  if (!turn) return { kind: "idle" };
-  if (turn.status === "stopping" || state.stopping?.turnId === turn.turnId) return { kind: "stopping" };
-  const steps = turn.steps.map((id) => state.steps[id]).filter((step) => step && !step.endedAt);
-  const model = steps.find((step) => step.kind === "model");
-  if (model?.retry) return { kind: "retry", reason: model.retry.reason, inMs: model.retry.retry_in_ms };
-  const tools = steps.filter((step) => step.kind === "tool" && step.status === "running").map((step) => step.name);
-  if (tools.length) return { kind: "tools", names: tools };
-  if (waitingOf(state, turn).length) return { kind: "waiting" };
-  const partial = model && state.partials[model.stepId];
-  return { kind: partial?.text ? "writing" : "thinking", attempt: model?.attempt ?? 1 };
+// How far the screen has come, for a stop to cut at (spec STOP-05): the last event that was taken. A snapshot that is
+// ahead of the events may show more; then there is no frontier, because nothing that was seen may be cut.
+function frontierOf(state, turn) {
+  if (turn?.startedSequence === undefined) return null;
+  const shown = state.messages.filter(({ turn_id: id, role }) => id === turn.turnId && role === "assistant").length;
+  const ended = turn.steps.filter((id) => state.steps[id]?.kind === "model" && state.steps[id].endedAt).length;
+  return shown > ended ? null : state.cursor;
 }

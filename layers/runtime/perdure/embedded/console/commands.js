@@ -1,0 +1,153 @@
+// What a person does to a session, as requests. Each shows at once what it will do and ends as the server has it.
+
+import { ApiError, get, request, sessionPath } from "./api.js";
+import { moved } from "./waiting.js";
+
+/**
+ * Return the commands of a session.
+ *
+ * @param {{sessionId: string, apply: (action: object) => void, refresh: () => Promise<void>,
+ *   onError: (message: string | null) => void, onChange: () => void}} session
+ */
+export function commandsOf({ sessionId, apply, refresh, onError, onChange }) {
+  // One after the other: messages arrive in the order in which they were written, and each command on the inbox
+  // counts on the order that the one before it has left.
+  let messages = Promise.resolve();
+  let inbox = Promise.resolve();
+
+  const path = (...rest) => sessionPath(sessionId, ...rest);
+
+  // Returns the reply, or null when the server refused.
+  async function during(key, what, method, address, body) {
+    const id = crypto.randomUUID();
+    apply({ type: "begin", key, id, what });
+    let reply = null;
+    try {
+      reply = await request(method, address, body, { key: id, onDelay: onError });
+      onError(null);
+    } catch (error) {
+      onError(error.message);
+    }
+    await refresh();
+    apply({ type: "end", key, id });
+    return reply;
+  }
+
+  function inInbox(messageId, what, method, body, ...rest) {
+    const command = () => during(`inbox/${messageId}`, what, method, path("inbox", messageId, ...rest), body);
+    inbox = inbox.then(command);
+    return inbox;
+  }
+
+  async function deliver(messageId, body) {
+    try {
+      await request("POST", path("inputs"), body, {
+        key: messageId,
+        onDelay: (reason) => apply({ type: "send_delayed", messageId, problem: `${reason} Trying again…` }),
+      });
+      refresh();
+      onChange();
+      return true;
+    } catch (error) {
+      apply({ type: "send_refused", messageId });
+      onError(error.message);
+      return false;
+    }
+  }
+
+  return {
+    /** Send a message. Resolves to whether the server took it. `waits`: it goes to the inbox as far as the page knows. */
+    send(text, { delivery = null, waits = false } = {}) {
+      const messageId = crypto.randomUUID();
+      apply({ type: "send", messageId, text, delivery, waits });
+      const sent = messages.then(() => deliver(messageId, { text, message_id: messageId, ...(delivery && { delivery }) }));
+      messages = sent;
+      return sent;
+    },
+
+    /** Approve or reject a call as it was shown. */
+    async decide(interruptId, approved, { message, argumentsHash }) {
+      apply({ type: "decide", interruptId, approved });
+      const body = { approved };
+      if (message) body.message = message;
+      if (argumentsHash) body.arguments_hash = argumentsHash;
+      try {
+        await request("POST", path("interrupts", interruptId), body, { onDelay: onError });
+        onError(null);
+      } catch (error) {
+        onError(error.message);
+      }
+      await refresh(); // an approval that is no longer open is not offered again (field case F045)
+      apply({ type: "decide_answered", interruptId });
+    },
+
+    /**
+     * Stop a turn where the screen stands: `frontier` is the cursor that was drawn last, `partials` the text (spec
+     * STOP-05). The page shows it at once, a refusal takes that back (STOP-07).
+     */
+    async stop(turnId, { frontier, partials }) {
+      apply({ type: "stop", turnId, partials });
+      const body = { turn_id: turnId, ...(frontier && { frontier }) };
+      try {
+        const { result } = await request("POST", path("stop"), body, { onDelay: onError });
+        onError(null);
+        if (result !== "recorded" && result !== "already_recorded") {
+          apply({ type: "stop_refused", turnId });
+          if (result !== "too_late") onError(`The turn was not stopped: ${String(result).replaceAll("_", " ")}.`);
+        }
+      } catch (error) {
+        apply({ type: "stop_refused", turnId });
+        onError(error.message);
+      }
+      refresh();
+    },
+
+    /** Run the failed model step again, or don't wait any longer for the provider. Each call is a retry of its own. */
+    retry: () => during("retry", {}, "POST", path("retry"), { retry_id: crypto.randomUUID() }),
+
+    /** Let the inbox go on behind a failed turn. */
+    dismiss: (turnId) => during("dismiss", {}, "POST", path("stop"), turnId ? { turn_id: turnId } : {}),
+
+    /** Close the gate, or open it. */
+    pause: (paused) => during("gate", { paused }, "POST", path(paused ? "pause" : "resume")),
+
+    /** Replace the settings. Resolves to null, or to why the server refused. */
+    async saveSettings(settings) {
+      try {
+        await request("PUT", path("settings"), settings);
+        await refresh();
+        return null;
+      } catch (error) {
+        return error.message;
+      }
+    },
+
+    /** Change the text of a message that waits. Resolves to whether the server took it. */
+    edit: async (messageId, text) => (await inInbox(messageId, { text }, "PATCH", { text })) !== null,
+
+    /** Put a message that waits before another one; `before` null: at the end. `ids` is the order that is shown. */
+    move(messageId, before, ids) {
+      const order = moved(ids, messageId, before);
+      const id = crypto.randomUUID();
+      apply({ type: "begin", key: "order", id, what: { ids: order } });
+      const place = before === null ? { after: ids.filter((other) => other !== messageId).at(-1) } : { before };
+      return inInbox(messageId, { quiet: true }, "PATCH", place).then(() => apply({ type: "end", key: "order", id }));
+    },
+
+    /** Take a waiting message back. Resolves to its text, or to null when that was too late. */
+    recall: async (messageId) => (await inInbox(messageId, {}, "DELETE"))?.text ?? null,
+
+    /** Deliver a waiting message in another way. */
+    deliver: (messageId, delivery) => inInbox(messageId, {}, "POST", { delivery }, "deliver"),
+
+    /** Load the messages before the oldest one that is shown. */
+    async older(before) {
+      try {
+        const page = await get(path("messages"), { before, limit: 50 });
+        apply({ type: "older_messages", page });
+      } catch (error) {
+        onError(error instanceof ApiError ? error.message : "The server can't be reached.");
+      }
+    },
+  };
+}

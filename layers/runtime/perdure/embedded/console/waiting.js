@@ -1,0 +1,75 @@
+// The inbox: what waits, in its order, with this page's own changes on top until they are answered. Pure.
+
+import { isPaused, isStopping } from "./status.js";
+
+const NOTES = {
+  inject: "joins this turn at its next model call",
+  passive: "goes with the next message",
+  steer: "next, in place of what this turn would do",
+};
+
+/** Return the rows of the inbox; messages that are still being sent come last. `turn`: the running one, or null. */
+export function inboxOf(state, turn) {
+  const entries = ordered(state.snapshot?.inbox ?? [], state.doing.order?.ids);
+  const takesMore = turn !== null && !isStopping(state, turn);
+  const rows = entries.map((entry, index) => {
+    const doing = state.doing[`inbox/${entry.message_id}`];
+    const busy = doing !== undefined && !doing.quiet;
+    const movable = (other) => other !== undefined && (other.state === "steered") === (entry.state === "steered");
+    return {
+      key: entry.message_id,
+      text: doing?.text ?? entry.text,
+      // Only the head of a long text is here: saving it would lose the rest.
+      editable: !entry.truncated,
+      note: busy ? "Saving…" : (NOTES[entry.delivery] ?? ""),
+      busy,
+      sending: false,
+      place: index + 1,
+      count: entries.length,
+      up: movable(entries[index - 1]),
+      down: movable(entries[index + 1]),
+      deliveries: deliveriesOf(entry, takesMore),
+      sendLabel: turn === null && isPaused(state) ? "Send first" : "Send now",
+    };
+  });
+  return [...rows, ...sending(state, entries.length)];
+}
+
+/** Return the ids with one of them before another one, or at the end. */
+export function moved(ids, id, before) {
+  const others = ids.filter((other) => other !== id);
+  const place = before === null ? others.length : others.indexOf(before);
+  return [...others.slice(0, place), id, ...others.slice(place)];
+}
+
+// Behind what the page's order does not know yet; what it still knows and is gone is left out.
+function ordered(entries, ids) {
+  if (!ids) return entries;
+  const place = (entry) => (ids.includes(entry.message_id) ? ids.indexOf(entry.message_id) : ids.length);
+  return entries.toSorted((one, other) => place(one) - place(other));
+}
+
+function deliveriesOf(entry, takesMore) {
+  const joins = takesMore ? ["inject", "steer"] : [];
+  const waits = entry.delivery === "queue" ? [] : ["queue"];
+  return ["interrupt_next", ...waits, ...joins].filter((name) => name !== entry.delivery);
+}
+
+function sending(state, before) {
+  return state.outbox
+    .filter((item) => item.waits)
+    .map((item, index) => ({
+      key: item.messageId,
+      text: item.text,
+      editable: false,
+      note: item.problem ?? "Sending…",
+      busy: true,
+      sending: true,
+      place: before + index + 1,
+      count: before,
+      up: false,
+      down: false,
+      deliveries: [],
+      sendLabel: "",
+    }));
+}

@@ -1,0 +1,63 @@
+// The lines of text around the conversation. Pure.
+
+import { clock, secondsUntil, words } from "./format.js";
+
+const KINDS = { approval: "an approval", question: "an answer", input: "an input", timer: "a timer", task: "a task" };
+
+const BLOCKED = {
+  auth: "The model's provider refused the credential.",
+  credits: "The account at the model's provider is out of credit.",
+};
+
+/** One line on what the session does. It is read out when it changes, so it holds no clock that ticks. */
+export function activityText({ activity, indicator, waiting }, now) {
+  const waits = waiting.map((item) => {
+    const until = item.until ? `, until ${clock(item.until, now)}` : "";
+    return `Waits for ${KINDS[item.kind] ?? words(item.kind)} since ${clock(item.since, now)}${until}`;
+  });
+  switch (activity.kind) {
+    case "idle":
+      return indicator === "starting" ? "Starting…" : "";
+    case "stopping":
+      return "Stopping: what has started is being finished.";
+    case "steering":
+      return "Redirecting: what has started is being finished.";
+    case "paused":
+      return "Paused in the middle of a turn.";
+    case "retry":
+      return `The model's provider failed${activity.reason ? ` (${words(activity.reason)})` : ""}.`;
+    case "tools":
+      return [`Running ${activity.names.join(", ")}…`, ...waits].join(" · ");
+    case "waiting":
+      return waits.join(" · ");
+    default: {
+      const unseen = indicator === "starting" ? "Starting…" : "Thinking…";
+      const doing = activity.kind === "writing" ? "Writing…" : unseen;
+      return activity.attempt > 1 ? `${doing} Attempt ${activity.attempt}.` : doing;
+    }
+  }
+}
+
+/** The countdown to the next call of the provider, or an empty text. */
+export function countdownText({ activity }, now) {
+  if (activity.kind !== "retry") return "";
+  const left = secondsUntil(activity.until, now);
+  return left ? `Next attempt in ${left} s` : "Trying again…";
+}
+
+/** Why nothing begins, or an empty text. */
+export function gateText({ paused, held, blockedReason, inbox }) {
+  if (paused) return "Paused: what runs is finished, and nothing new begins until you resume.";
+  if (blockedReason) {
+    const why = BLOCKED[blockedReason] ?? `Blocked (${words(blockedReason)}).`;
+    return `${why} Messages wait until there is another one, or until you dismiss or retry the failed turn.`;
+  }
+  return held && inbox.length ? "Messages wait until you retry or dismiss the failed turn." : "";
+}
+
+/** Tokens so far, or an empty text. */
+export function usageText(usage) {
+  if (usage?.input_tokens?.value === undefined && usage?.output_tokens?.value === undefined) return "";
+  const figure = (name) => (usage[name]?.value === undefined ? "?" : usage[name].value.toLocaleString());
+  return `${figure("input_tokens")} in, ${figure("output_tokens")} out`;
+}
