@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 
 import pytest
 
@@ -131,6 +132,30 @@ async def test_a_viewer_that_has_seen_all_waits_until_its_time_is_over(live: Emb
 
 async def test_a_viewer_without_time_does_not_wait(live: EmbeddedLive) -> None:
     await asyncio.wait_for(live.wait(A_SESSION, version=0, seen=0, timeout_seconds=0), 1)
+
+
+async def test_who_waits_for_a_commit_only_is_left_alone_by_progress(live: EmbeddedLive) -> None:
+    waiting = asyncio.create_task(live.wait(A_SESSION, version=0, seen=sys.maxsize, timeout_seconds=20))
+    await settled()
+
+    await live.publish(A_SESSION, "turn-1", STEP, 1, some_text("a"))
+    await settled()
+    assert not waiting.done()
+
+    await live.changed(A_SESSION, a_running_head())
+    await asyncio.wait_for(waiting, 1)
+
+
+async def test_a_viewer_whose_progress_was_dropped_is_woken_by_what_comes(clock: VirtualClock) -> None:
+    live = EmbeddedLive(clock, max_session_bytes=2000)
+    await live.publish(A_SESSION, "turn-1", STEP, 1, some_text("x" * 900, "y"))
+    waiting = asyncio.create_task(live.wait(A_SESSION, version=0, seen=2, timeout_seconds=20))
+    await settled()
+
+    await live.publish(A_SESSION, "turn-1", "call-2-0", 1, some_text("z" * 1500))
+
+    await asyncio.wait_for(waiting, 1)
+    assert await texts(live, "call-2-0") == ["z" * 1500]
 
 
 async def test_a_viewer_of_another_session_is_not_woken(live: EmbeddedLive) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from perdure.core.head import Call, Head, ModelStep
+from perdure.core.head import Call, Head, ModelStep, Turn
 from perdure.core.limits import CREDENTIAL_LOOK, START_LEASE, TIMER_GRACE
 
 
@@ -46,12 +46,25 @@ def expected_dispatches(head: Head) -> tuple[Dispatch, ...]:
 
 def awaited_steps(head: Head) -> tuple[Dispatch, ...]:
     """Return the steps whose outcome HEAD takes, paused or not: a model step, or the calls that were made ready."""
+    global _latest  # noqa: PLW0603 - one turn is asked about again and again, by each of its steps and viewers
     turn = head.turn
     if turn is None:
         return ()
+    known, steps = _latest
+    if known is not turn:
+        steps = _steps_of(turn)
+        _latest = (turn, steps)
+    return steps
+
+
+_latest: tuple[Turn | None, tuple[Dispatch, ...]] = (None, ())
+"""The turn that was asked about last, and its steps. Values never change, so the same one has the same steps."""
+
+
+def _steps_of(turn: Turn) -> tuple[Dispatch, ...]:
     if turn.step is not None:
         return (_dispatch("run_model", turn.step.step_id, turn.step),)
-    return tuple(_dispatch(_kind(call), call.call_id, call) for call in turn.calls if call.is_ready)
+    return tuple([_dispatch(_kind(call), call.call_id, call) for call in turn.calls if call.is_ready])
 
 
 def _kind(call: Call) -> str:

@@ -38,24 +38,29 @@ class _Channel:
     size: int = 0
     attempts: OrderedDict[Attempt, _Progress] = field(default_factory=OrderedDict)
     closed: OrderedDict[Attempt, None] = field(default_factory=OrderedDict)
-    viewers: dict[asyncio.Future[None], None] = field(default_factory=dict)  # woken in the order in which they came
+    seen: int = 0  # progress events that are kept
+    viewers: dict[asyncio.Future[None], int] = field(default_factory=dict)  # and how many events each has seen
 
     @property
     def is_idle(self) -> bool:
         return not self.attempts and not self.viewers
 
-    @property
-    def seen(self) -> int:
-        return sum(len(progress.events) for progress in self.attempts.values())
-
     def wake(self) -> None:
-        for viewer in self.viewers:
+        for viewer in self.viewers:  # in the order in which they came
             _wake(viewer)
+
+    def wake_for_progress(self) -> None:
+        """Leave those alone that wait for a commit only, as running steps do."""
+        for viewer, seen in self.viewers.items():
+            if self.seen > seen:
+                _wake(viewer)
 
     def close(self, attempt: Attempt) -> None:
         """Forget an attempt's progress, and take no more of it."""
         progress = self.attempts.pop(attempt, None)
-        self.size -= progress.size if progress is not None else 0
+        if progress is not None:
+            self.size -= progress.size
+            self.seen -= len(progress.events)
         self.closed[attempt] = None
         while len(self.closed) > MAX_CLOSED_ATTEMPTS:
             self.closed.popitem(last=False)
@@ -91,9 +96,13 @@ class EmbeddedLive:
         progress.events.extend(events)
         progress.size += size
         channel.size += size
+        channel.seen += len(events)
+        if channel.size <= self._max_bytes:
+            channel.wake_for_progress()
+            return
         while channel.size > self._max_bytes:
             channel.close(next(iter(channel.attempts)))
-        channel.wake()
+        channel.wake()  # what they have seen is no measure any more
 
     async def progress(self, key: SessionKey, step_id: str, attempt: int, after: int = 0) -> Sequence[LiveEvent]:
         """See `LiveChannel.progress`."""
@@ -121,7 +130,7 @@ class EmbeddedLive:
             return
         loop = asyncio.get_running_loop()
         viewer: asyncio.Future[None] = loop.create_future()
-        channel.viewers[viewer] = None
+        channel.viewers[viewer] = seen
         try:
             if isinstance(self._clock, SystemClock):  # a timer of the loop is cheaper than a task that sleeps
                 timer = loop.call_later(timeout_seconds, _wake, viewer)
