@@ -253,6 +253,8 @@ def _quiet() -> Iterator[None]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)
+            # Branches (Python 3.12 and later): whatever threads the caller has, a run waits for none of them.
+            warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
             yield
     finally:
         logging.disable(before)
