@@ -1,4 +1,7 @@
-"""What a T1 turn costs on AWS, counted at the clients while the real handlers run under moto on virtual time."""
+"""What a T1 turn costs on AWS, counted at the clients while the real handlers run under moto on virtual time.
+
+Also how that grows with the conversation: the same turn behind up to 2,000 others.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,12 @@ from perdure.testing.moto import AwsInProcess, aws_in_process
 from perdure.testing.virtual_time import VirtualLoop
 
 SESSION = "bench"
-MEASURED_TURNS = (10, 300)
+MEASURED_TURNS = tuple(map(int, os.environ.get("PERDURE_BENCH_TURNS", "10,100,300,1000,2000").split(",")))
+"""Turns of one session at which is counted. The long ones take minutes, because moto gets slow as its table grows."""
+
+COUNTED_TURNS = 6
+"""Turns counted from there on, of which the mean is taken: a tail is settled every turn and a half."""
+
 FUNCTIONS = Path(__file__).parent.parent / "functions"
 
 HARNESS_CALLS = ("dynamodb.Scan", "scheduler.ListSchedules", "sqs.ReceiveMessage", "sqs.DeleteMessage")
@@ -62,8 +70,10 @@ def _measure(*, hot: bool, turns: tuple[int, ...]) -> dict[str, Any]:
             _fill(aws, harness, agents, first=done + 1, last=turn - 3)
             for warming in (turn - 2, turn - 1):
                 _turn(harness, counter, warming)
-            counted[f"hot_turn_{turn}" if hot else f"turn_{turn}"] = _turn(harness, counter, turn)
-            done = turn
+            last = turn + COUNTED_TURNS - 1
+            rows = [_turn(harness, counter, number) for number in range(turn, last + 1)]
+            counted[f"hot_turn_{turn}" if hot else f"turn_{turn}"] = _mean(rows)
+            done = last
     return counted
 
 
@@ -113,6 +123,15 @@ def _turn(harness: LambdaHarness, counter: AwsCounter, turn: int) -> dict[str, A
     assert snapshot["state"]["turn_count"] == turn
     assert "turn_id" not in snapshot["state"]
     return _row(admission, steps, after - before)
+
+
+def _mean(rows: list[Any]) -> Any:
+    """Return the mean of each figure of these rows, rounded to hundredths; a figure that a row lacks is 0 there."""
+    if not isinstance(rows[0], dict):
+        return round(sum(rows) / len(rows), 2)
+    names = dict.fromkeys(name for row in rows for name in row)
+    missing: dict[str, Any] = {name: {} for row in rows for name, value in row.items() if isinstance(value, dict)}
+    return {name: _mean([row.get(name, missing.get(name, 0)) for row in rows]) for name in names}
 
 
 def _invocations(harness: LambdaHarness) -> Counter[str]:

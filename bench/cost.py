@@ -52,7 +52,7 @@ class Counted:
     """What a turn used, as counted by `bench.aws`."""
 
     write_units: float
-    write_units_of: dict[str, int]
+    write_units_of: dict[str, float]
     progress_write_units: float
     read_units: float
     messages: int

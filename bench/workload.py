@@ -72,8 +72,8 @@ def reply(request: ModelRequest) -> Reply:
 
 
 def agent(*, hot: bool = False) -> AgentDefinition:
-    """Return the agent of the workload; `hot`: its quick tool may run in the function of the model step."""
-    tools = [replace(read_note, inline=hot), slow_read]
+    """Return the agent of the workload; `hot`: its tools may run in the function of the model step."""
+    tools = [replace(read_note, inline=hot), replace(slow_read, inline=hot)]
     return AgentDefinition(name="bench", model=ScriptedModel(reply, chunk=64), tools=tools)
 
 
