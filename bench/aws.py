@@ -28,6 +28,7 @@ from perdure.testing.counting import AwsCounter, Usage
 from perdure.testing.gateway import ISSUER
 from perdure.testing.lambda_harness import LambdaHarness
 from perdure.testing.moto import AwsInProcess, aws_in_process
+from perdure.testing.simulation.wire import shorten
 from perdure.testing.virtual_time import VirtualLoop
 
 SESSION = "bench"
@@ -62,6 +63,8 @@ def _measure(*, hot: bool, turns: tuple[int, ...]) -> dict[str, Any]:
         counter = AwsCounter()
         for client in (aws.clients.dynamodb, aws.clients.sqs, aws.clients.s3, aws.clients.scheduler):
             counter.attach(client)
+        shorten(aws.clients.dynamodb)
+        shorten(aws.clients.sqs)
         agents = AgentRegistry([agent(hot=hot)])
         harness = LambdaHarness(aws, agents, FUNCTIONS)
         harness.before_invocation = lambda _function, _event: harness.clock.advance(STEP_SECONDS)
@@ -152,7 +155,6 @@ def _row(admission: Usage, steps: Usage, invocations: Counter[str]) -> dict[str,
         "write_units_of": {**dict(sorted(units.items())), "indexes": index},
         "progress_write_units": progress,
         "read_units": admission.read_units + steps.read_units,
-        "bytes_sent": admission.bytes_sent + steps.bytes_sent,
         "sqs_sends": calls["sqs.SendMessage"],
         "invocations": {name: count for name, count in sorted(invocations.items()) if name != "sweep"},
     }
