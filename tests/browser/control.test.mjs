@@ -129,15 +129,24 @@ test("the latest turn that failed is a card, an earlier one a line", () => {
   assert.match(texts(again)[1], /failed \(provider\) and was tried again: it broke/);
 });
 
-test("a retry that failed, too, has its card behind the message that it was for", () => {
-  const later = aMessage(2, "user", "and?", { turn: "turn-0" });
+test("a retry that failed, too, stands behind the message that it was for", () => {
+  const twice = [STARTED, failed(2), retried(3, "turn-2", "turn-1"), failed(4, "turn-2")];
+  const latest = after([...twice, aSnapshot({ asOf: 4, messages: [ASKED], last_turn_error: ERROR })]);
+  assert.deepEqual(view(latest).items.map(({ kind, turnId }) => [kind, turnId]).slice(1), [["notice", "turn-1"], ["failure", "turn-2"]]);
+
+  const next = aMessage(2, "user", "and?", { turn: "turn-3" });
+  const started = anEvent("turn_started", { sequence: 5, turn: "turn-3" });
+  const later = after([...twice, started, aSnapshot({ asOf: 5, turn: "turn-3", messages: [ASKED, next] })]);
+  assert.deepEqual(kinds(later), ["user", "notice", "notice", "user"]);
+});
+
+test("a turn that has succeeded since is no failure, whatever an older snapshot says", () => {
   const state = after([
-    STARTED, failed(2), retried(3, "turn-2", "turn-1"), failed(4, "turn-2"),
-    aSnapshot({ asOf: 4, messages: [later, { ...ASKED, sequence: 3 }], last_turn_error: ERROR }),
+    STARTED, failed(2), aSnapshot({ asOf: 2, messages: [ASKED], last_turn_error: ERROR, held: true }),
+    retried(3, "turn-2", "turn-1"), anEvent("turn_completed", { sequence: 4, turn: "turn-2" }),
   ]);
 
-  assert.deepEqual(kinds(state), ["user", "user", "notice", "failure"]);
-  assert.equal(view(state).items[3].turnId, "turn-2");
+  assert.deepEqual(kinds(state), ["user", "notice"]);
 });
 
 test("a failure of which only the snapshot tells is a card as well", () => {
@@ -190,6 +199,7 @@ test("a hold is told while something waits behind it, a block always", () => {
   assert.match(held({ blocked_reason: "auth" }), /refused the credential/);
   assert.match(held({ blocked_reason: "credits" }), /out of credit/);
   assert.match(held({ blocked_reason: "auth", paused: true }), /^Paused/);
+  assert.match(held({ paused: true, closed: true }), /^Closed/);
 });
 
 const WAITS = aSnapshot({
@@ -229,6 +239,13 @@ test("a screen that shows more than its events have told is no frontier", () => 
 
   const told = after([anEvent("model_finished", { sequence: 2, step: "model-1-0", status: "completed" })], state);
   assert.equal(view(told).frontier, "c-2-0");
+});
+
+test("an answer of which nothing had been shown leaves no trace but the notice", () => {
+  const cut = aMessage(2, "assistant", "", { parts: [], status: "interrupted" });
+  const ended = anEvent("turn_cancelled", { sequence: 2, reason: "stopped" });
+
+  assert.deepEqual(kinds(after([STARTED, ended, aSnapshot({ asOf: 2, messages: [ASKED, cut] })])), ["user", "notice"]);
 });
 
 test("a stop freezes what was drawn, not what came since", () => {

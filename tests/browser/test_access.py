@@ -79,6 +79,22 @@ def tab_to(page: Page, target: Locator, keys: str = "Tab") -> None:
     raise AssertionError(f"{keys} does not come to {target}")
 
 
+def drag_by_touch(page: Page, grip: Locator, target: Locator) -> None:
+    """Put a finger on a grip, move it to the top of another row, and lift it."""
+    start, end = grip.bounding_box(), target.bounding_box()
+    assert start
+    assert end
+    x, y = start["x"] + start["width"] / 2, start["y"] + start["height"] / 2
+    fingers = page.context.new_cdp_session(page)
+    fingers.send("Emulation.setTouchEmulationEnabled", {"enabled": True})
+    fingers.send("Input.dispatchTouchEvent", {"type": "touchStart", "touchPoints": [{"x": x, "y": y}]})
+    for part in (0.2, 0.6, 1.0):
+        place = {"x": x, "y": y + (end["y"] + 4 - y) * part}
+        fingers.send("Input.dispatchTouchEvent", {"type": "touchMove", "touchPoints": [place]})
+    fingers.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+    fingers.detach()
+
+
 def test_everything_works_by_keyboard_alone(page: Page, server: DevServer) -> None:
     server.hold("Let me look")
     page.keyboard.type("Where is order 7?")  # the message field has the focus
@@ -152,6 +168,8 @@ def test_the_controls_fit_a_phone_and_a_finger(page: Page, server: DevServer) ->
     assert page.evaluate(TOO_WIDE) == []
     row(page, "Hello").get_by_role("button", name="Move up").click()
     expect(waiting_texts(page).nth(1)).to_have_text("Hello")
+    drag_by_touch(page, row(page, "Hello").locator(".grip"), waiting(page).first)
+    expect(waiting_texts(page).first).to_have_text("Hello")
     page.get_by_role("radio", name="Interrupt").check()
     expect(page.get_by_role("button", name="Interrupt")).to_be_in_viewport(ratio=1)
     assert page.evaluate(TOO_WIDE) == []

@@ -5,6 +5,7 @@ import { activityOf, indicatorOf, isPaused, isStopping, statusOf, waitingOf } fr
 import { TURNS_SHOWN, timelineOf } from "./timeline.js";
 import { inboxOf } from "./waiting.js";
 
+const CUT = new Set(["interrupted", "superseded"]);
 const FINAL = new Set(["succeeded", "failed", "rejected", "outcome_unknown"]);
 
 /** Return everything that is shown of a session. */
@@ -23,6 +24,7 @@ export function view(state) {
     turnId: turn?.turnId ?? null,
     frontier: frontierOf(state, turn),
     paused: isPaused(state),
+    closed: Boolean(state.snapshot?.state?.closed),
     held: turn === null && Boolean(state.snapshot?.state?.held),
     blockedReason: (turn === null && state.snapshot?.state?.blocked_reason) || null,
     stopping: isStopping(state, turn),
@@ -79,6 +81,7 @@ function storedItems(state, results) {
       answers[message.turn_id] = (answers[message.turn_id] ?? 0) + 1;
       const calls = message.parts.filter((part) => part.type === "tool_call");
       calls.forEach((part) => shownCalls.add(part.tool_call_id));
+      if (CUT.has(message.status) && message.parts.length === 0) continue; // nothing of it had been shown
       items.push({
         kind: "assistant",
         key: `${message.turn_id}/${answers[message.turn_id]}`, // the live text has the same key, so it turns into this

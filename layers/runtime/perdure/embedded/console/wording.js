@@ -45,8 +45,9 @@ export function countdownText({ activity }, now) {
   return left ? `Next attempt in ${left} s` : "Trying again…";
 }
 
-/** Why nothing begins, or an empty text. */
-export function gateText({ paused, held, blockedReason, inbox }) {
+/** Why nothing begins or is taken, or an empty text. */
+export function gateText({ closed, paused, held, blockedReason, inbox }) {
+  if (closed) return "Closed: this session takes no more messages.";
   if (paused) return "Paused: what runs is finished, and nothing new begins until you resume.";
   if (blockedReason) {
     const why = BLOCKED[blockedReason] ?? `Blocked (${words(blockedReason)}).`;
