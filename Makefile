@@ -14,6 +14,8 @@ PIP := -m pip --disable-pip-version-check
 SAM_VENV := .venv-sam
 SAM := $(SAM_VENV)/bin/sam
 E2E_VENV := .venv-e2e
+# Processes that share the tests. WORKERS= runs them one after another in one.
+WORKERS ?= -n auto --maxprocesses 4 --dist worksteal
 LOCK_VENV := .venv-lock
 UV_VERSION := 0.13.9
 
@@ -99,7 +101,7 @@ demo: $(VENV)/.installed
 	$(BIN)/perdure demo
 
 test: $(VENV)/.installed
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest $(WORKERS) $(ARGS)
 
 # The sweep of every fault, then the mutations, which the sweep has to notice. SWEEP="--scenario t1" for some of it, SWEEP=--deep for all.
 test-faults: $(VENV)/.installed
