@@ -146,6 +146,7 @@ def test_the_http_api_has_its_routes_behind_its_authorizer(world: World) -> None
         "ANY /v1/{proxy+}": "JWT",
         "GET /healthz": "NONE",
         "GET /openapi.json": "NONE",
+        "POST /v1/hooks/{name}": "NONE",
     }
     assert [authorizer["JwtConfiguration"] for authorizer in authorizers] == [
         {"Issuer": ISSUER, "Audience": [AUDIENCE]},

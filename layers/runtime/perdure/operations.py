@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from perdure.access import Authorize, Operation, check_access
 from perdure.checks import Caller
@@ -15,6 +17,9 @@ from perdure.reading import Reader
 from perdure.steps.base import StepDeps
 from perdure.steps.commit import Executed, execute
 
+if TYPE_CHECKING:
+    from perdure.webhooks import Webhook
+
 
 class Operations:
     """The ground that the operations of one deployment stand on.
@@ -22,10 +27,19 @@ class Operations:
     Args:
         knows_agents: False: it only looks at the sessions of a deployment whose agents it does not know.
         authorize: Says who else than its owner may do what to a session. None: nobody.
+        webhooks: Whose events become messages.
     """
 
-    def __init__(self, deps: StepDeps, *, knows_agents: bool = True, authorize: Authorize | None = None) -> None:
+    def __init__(
+        self,
+        deps: StepDeps,
+        *,
+        knows_agents: bool = True,
+        authorize: Authorize | None = None,
+        webhooks: Sequence[Webhook] = (),
+    ) -> None:
         self._deps = deps
+        self._webhooks = webhooks
         self._authorize = authorize
         self._knows_agents = knows_agents
         self._ports = deps.ports

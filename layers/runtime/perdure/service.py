@@ -5,7 +5,7 @@ A caller sees the sessions of their tenant that they own; any other id reads as 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from perdure.agents.definition import AgentDefinition
@@ -36,6 +36,7 @@ from perdure.errors import InvalidRequestError, NotFoundError, RequestConflictEr
 from perdure.input_files import checked_files
 from perdure.ports import SessionKey
 from perdure.trusted import TrustedOperations
+from perdure.webhooks import Webhook, named, receive, verify
 
 __all__ = ["LOCAL_CALLER", "Caller", "Service"]
 
@@ -122,6 +123,20 @@ class Service(ControlOperations, TrustedOperations):
         reply = {**executed.reply, "duplicate": executed.duplicate}
         reply["cursor"] = Cursor(version=reply.pop("version")).encode(session_id)
         return reply
+
+    def verify_hook(self, name: str, headers: Mapping[str, str], body: bytes) -> tuple[Webhook, str]:
+        """Return the webhook with a name, and the id of the event that was signed for it.
+
+        Raises:
+            NotFoundError: There is no such webhook.
+            UnauthorizedError: The signature or its time is wrong.
+        """
+        webhook = named(self._webhooks, name)
+        return webhook, verify(webhook.secret(), headers, body, self._ports.clock.now())
+
+    async def receive_hook(self, webhook: Webhook, event_id: str, event: JsonObject) -> JsonObject:
+        """Take an event whose signature was verified. Returns a receipt, or `{"ignored": true}`."""
+        return await receive(self, webhook, event_id, event)
 
     async def resolve_interrupt(
         self,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from perdure.api import event_shapes, shapes
+from perdure.api import event_shapes, result_shapes, shapes
 from perdure.api.routes import ROUTES
 from tests.unit.api.builders import JSON, Api, Desk, code, read
 from tests.unit.api.test_openapi import fits
@@ -133,7 +133,7 @@ async def test_a_failed_turn_is_retried_once_per_id(api: Api, desk: Desk) -> Non
     assert held["last_turn_error"] == {"code": "provider", "message": "the model says no"}
     assert recorded == (200, {"result": "recorded", "turn_id": "turn-2"})
     assert again == (200, {"result": "already_recorded", "turn_id": "turn-2"})
-    fits(shapes.RetryResult, again[1])
+    fits(result_shapes.RetryResult, again[1])
 
 
 async def test_a_retry_needs_a_turn_that_failed(api: Api) -> None:
@@ -209,7 +209,7 @@ async def test_a_message_that_is_taken_back_gives_its_content_every_time(api: Ap
 
     removed = {"result": "removed", "message_id": "m/1 ä", "text": "wait", "metadata": {"a": 1}}
     assert first == again == (200, removed | {"files": [{"type": "file", **cat}]})
-    fits(shapes.Removed, first[1])
+    fits(result_shapes.Removed, first[1])
     assert await texts(api) == []
 
 
@@ -219,7 +219,7 @@ async def test_a_waiting_message_is_sent_now(api: Api) -> None:
     status, delivered = await api.post(f"{SESSION}/inbox/{two}/deliver", {"delivery": "interrupt_next"})
 
     assert (status, delivered) == (200, {"message_id": two, "delivered_as": "interrupt_next"})
-    fits(shapes.Delivered, delivered)
+    fits(result_shapes.Delivered, delivered)
     assert (await api.until("s-1", "turn_started", (await api.get(SESSION))[1]["cursor"]))["payload"][
         "message_id"
     ] == two

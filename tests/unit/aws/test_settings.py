@@ -8,11 +8,12 @@ import sys
 import pytest
 
 from perdure.agents.definition import AgentDefinition
-from perdure.aws.bootstrap import Runtime, load_agents
+from perdure.aws.bootstrap import Runtime, load_agents, webhooks_of
 from perdure.aws.settings import Settings
 from perdure.errors import ConfigurationError
 from perdure.models.scripted import ScriptedModel
 from perdure.testing.moto import AwsInProcess
+from perdure.webhooks import Webhook
 
 AN_AGENT = AgentDefinition(name="support", model=ScriptedModel(lambda request: "hello"))
 REQUIRED = [name for name, field in Settings.model_fields.items() if field.is_required()]
@@ -85,3 +86,12 @@ def test_a_container_starts_without_loading_agents_or_boto3() -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
 
     assert done.stdout.split() == ["False"]
+
+
+def test_webhooks_stand_beside_the_agents(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert webhooks_of(f"{__name__}:TWO_AGENTS") == []
+
+    hook = Webhook(name="shop", secret_env="S", handler=lambda _event: None)
+    monkeypatch.setattr(sys.modules[__name__], "webhooks", [hook], raising=False)
+
+    assert webhooks_of(f"{__name__}:TWO_AGENTS") == [hook]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.cli.loading import database_file, load_agents
+from perdure.cli.loading import database_file, load_agents, load_webhooks
 from perdure.errors import ConfigurationError
 
 ONE = "from perdure import AgentDefinition\nfrom perdure.models import ScriptedModel\n"
@@ -64,6 +64,18 @@ def test_what_is_wrong_with_the_agents_is_told(folder: Path, source: str, spec: 
 
     assert repr(spec) in caught.value.message
     assert complaint in caught.value.message
+
+
+def test_webhooks_stand_beside_the_agents(folder: Path) -> None:
+    hook = "from perdure.webhooks import Webhook\nwebhooks = [Webhook(name='shop', secret_env='S', handler=dict)]\n"
+    (folder / "hooked.py").write_text(hook)
+    (folder / "plain.py").write_text("")
+    (folder / "wrong.py").write_text("webhooks = ['shop']\n")
+
+    assert [webhook.name for webhook in load_webhooks("hooked:found")] == ["shop"]
+    assert load_webhooks("plain:found") == []
+    with pytest.raises(ConfigurationError, match="must be a list of Webhook"):
+        load_webhooks("wrong:found")
 
 
 def test_the_folder_of_the_default_database_is_made_and_no_other(

@@ -122,5 +122,9 @@ class DeliverBody(Body):
     delivery: Annotated[Delivery, Field(description="As for a new message.")]
 
 
+class EventBody(RootModel[dict[str, Any]]):
+    """An event of another system, as that system words it."""
+
+
 class SettingsBody(RootModel[dict[str, Any]]):
     """The session's settings, whole: nothing is merged, and `{}` clears them. At most 16 KiB, never secrets."""

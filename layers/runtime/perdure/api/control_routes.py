@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.api import shapes
+from perdure.api import result_shapes, shapes
 from perdure.api.bodies import ChangeBody, DeliverBody, EmptyBody, RetryBody, SettingsBody, StopBody
 from perdure.api.messages import JsonObject
 from perdure.api.route import COMMAND_ERRORS, SESSION, Call, Route
@@ -100,7 +100,7 @@ CONTROL_ROUTES: tuple[Route, ...] = (
         doc="Run the failed model step of the latest turn again, or wait no longer for a reconnect.",
         run=_retry,
         body=RetryBody,
-        reply=shapes.RetryResult,
+        reply=result_shapes.RetryResult,
         keyed=True,
         errors=COMMAND_ERRORS,
     ),
@@ -111,7 +111,7 @@ CONTROL_ROUTES: tuple[Route, ...] = (
         doc="Let nothing new begin. What runs finishes.",
         run=_pause,
         body=EmptyBody,
-        reply=shapes.Recorded,
+        reply=result_shapes.Recorded,
         keyed=True,
         errors=COMMAND_ERRORS,
     ),
@@ -122,7 +122,7 @@ CONTROL_ROUTES: tuple[Route, ...] = (
         doc="Let everything that is ready begin again.",
         run=_resume,
         body=EmptyBody,
-        reply=shapes.Recorded,
+        reply=result_shapes.Recorded,
         keyed=True,
         errors=COMMAND_ERRORS,
     ),
@@ -133,7 +133,7 @@ CONTROL_ROUTES: tuple[Route, ...] = (
         doc="Replace the session's settings whole. The running turn keeps those that it began with.",
         run=_settings,
         body=SettingsBody,
-        reply=shapes.Recorded,
+        reply=result_shapes.Recorded,
         keyed=True,
         errors=COMMAND_ERRORS,
     ),
@@ -153,7 +153,7 @@ CONTROL_ROUTES: tuple[Route, ...] = (
         doc="Edit a waiting message, or move it among those of its class.",
         run=_change,
         body=ChangeBody,
-        reply=shapes.Recorded,
+        reply=result_shapes.Recorded,
         keyed=True,
         errors=COMMAND_ERRORS,
     ),
@@ -163,7 +163,7 @@ CONTROL_ROUTES: tuple[Route, ...] = (
         operation="remove_message",
         doc="Take a waiting message back; the reply holds what it said.",
         run=_remove,
-        reply=shapes.Removed,
+        reply=result_shapes.Removed,
         keyed=True,
         errors=(404, 409, 429),
     ),
@@ -174,7 +174,7 @@ CONTROL_ROUTES: tuple[Route, ...] = (
         doc="Deliver a waiting message in another way: now, into the running turn, or instead of it.",
         run=_deliver,
         body=DeliverBody,
-        reply=shapes.Delivered,
+        reply=result_shapes.Delivered,
         keyed=True,
         errors=COMMAND_ERRORS,
     ),

@@ -7,14 +7,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from perdure.api import sse
-from perdure.api.bodies import EmptyBody
+from perdure.api.bodies import EmptyBody, EventBody
 from perdure.api.failures import failure
 from perdure.api.messages import ApiRequest, ApiResponse, JsonObject, TicketIssuer, json_response
 from perdure.api.openapi import document
-from perdure.api.reading import read_body, read_query, require_json
+from perdure.api.reading import MAX_BODY_BYTES, read_body, read_query, require_json
 from perdure.api.route import Call, Route
 from perdure.api.routes import find_route
-from perdure.errors import InvalidRequestError, UnauthorizedError
+from perdure.errors import InvalidRequestError, TooLargeError, UnauthorizedError
 
 if TYPE_CHECKING:
     from perdure.service import Caller, Service
@@ -31,6 +31,8 @@ async def handle(
     """
     try:
         route, path = find_route(request.method, request.path, tickets=tickets is not None)
+        if route.signed:
+            return json_response(route.status, await _hook(request, service, path["name"]))
         if route.run is None:
             return _public(route, tickets=tickets is not None)
         if caller is None:
@@ -46,6 +48,15 @@ async def handle(
 
 def _public(route: Route, *, tickets: bool) -> ApiResponse:
     return json_response(200, document(tickets=tickets) if route.operation == "get_openapi" else {"status": "ok"})
+
+
+async def _hook(request: ApiRequest, service: Service, name: str) -> JsonObject:
+    """Take an event: first its signature, over the bytes as they came, then what it says."""
+    if len(request.body) > MAX_BODY_BYTES:
+        raise TooLargeError(f"the event is larger than {MAX_BODY_BYTES} bytes: send less")
+    webhook, event_id = service.verify_hook(name, request.headers, request.body)
+    require_json(request.headers)
+    return await service.receive_hook(webhook, event_id, read_body(request.body, EventBody).root)
 
 
 def _read(request: ApiRequest, route: Route, call: Call) -> Call:

@@ -31,6 +31,16 @@ _ERRORS = {
     500: "Something went wrong on the server.",
     503: "The store gave no answer; send the same request with the same key again.",
 }
+_TOKEN: list[dict[str, list[str]]] = [{}, {"token": []}]
+_SCHEMES = {
+    "token": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"},
+    "signature": {
+        "type": "apiKey",
+        "in": "header",
+        "name": "webhook-signature",
+        "description": "`v1,` and the base64 of the HMAC-SHA256 over `id.timestamp.body`; within 5 minutes.",
+    },
+}
 _EVERYWHERE = (400, 401, 403, 500, 503)
 
 
@@ -61,7 +71,7 @@ def document(*, tickets: bool) -> dict[str, Any]:
         "paths": paths,
         "components": {
             "schemas": _schemas(routes),
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"}},
+            "securitySchemes": _SCHEMES,
         },
     }
 
@@ -83,7 +93,7 @@ def _operation(route: Route) -> dict[str, Any]:
         "responses": _responses(route),
     }
     if not route.public:
-        operation["security"] = [{}, {"token": []}]  # the development server knows its user without one
+        operation["security"] = [{"signature": []}] if route.signed else _TOKEN
     if parameters := _parameters(route):
         operation["parameters"] = parameters
     if route.body is not None:
@@ -104,6 +114,11 @@ def _parameters(route: Route) -> list[dict[str, Any]]:
         {"name": param.name, "in": "query", "description": param.doc, "schema": _query_schema(param)}
         for param in route.query
     ]
+    if route.signed:
+        found += [
+            {"name": name, "in": "header", "required": True, "schema": {"type": "string"}}
+            for name in ("webhook-id", "webhook-timestamp")
+        ]
     if route.keyed:
         found.append(
             {
@@ -129,6 +144,7 @@ _PATH_SCHEMAS: dict[str, dict[str, Any]] = {
     "session_id": {"type": "string", "pattern": f"^[A-Za-z0-9._:-]{{1,{MAX_SESSION_ID}}}$"},
     "interrupt_id": {"type": "string"},
     "message_id": {"type": "string"},
+    "name": {"type": "string"},
 }
 
 

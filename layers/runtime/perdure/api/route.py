@@ -56,6 +56,7 @@ class Route:
         operation: Its name: the OpenAPI operation id.
         run: What it does. None: the dispatcher answers it itself, without a caller.
         streams: It also answers `Accept: text/event-stream`, where the host can stream.
+        signed: Whoever has the secret may call it: the dispatcher checks the signature, and there is no caller.
         needs_tickets: It exists only where the host issues tickets.
         keyed: An `Idempotency-Key` makes a repeat harmless.
         errors: Statuses that it may answer besides those of every route.
@@ -72,6 +73,7 @@ class Route:
     status: int = 200
     streams: bool = False
     needs_tickets: bool = False
+    signed: bool = False
     keyed: bool = False
     errors: tuple[int, ...] = ()
     segments: tuple[str, ...] = field(init=False)
@@ -82,7 +84,7 @@ class Route:
     @property
     def public(self) -> bool:
         """Whether it needs no caller."""
-        return self.run is None
+        return self.run is None and not self.signed
 
     def match(self, segments: tuple[str, ...]) -> dict[str, str] | None:
         """Return the path parameters when a path, cut at its slashes, is this route's."""

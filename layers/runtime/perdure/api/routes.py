@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from perdure.api import event_shapes, shapes
-from perdure.api.bodies import InputBody, InterruptBody
+from perdure.api import event_shapes, result_shapes, shapes
+from perdure.api.bodies import EventBody, InputBody, InterruptBody
 from perdure.api.control_routes import CONTROL_ROUTES
 from perdure.api.messages import JsonObject
 from perdure.api.reading import QueryParam
@@ -151,6 +151,17 @@ ROUTES: tuple[Route, ...] = (
         doc="The agents of this deployment, and the models that a session of theirs may be set to.",
         run=_agents,
         reply=shapes.Agents,
+    ),
+    Route(
+        method="POST",
+        path="/v1/hooks/{name}",
+        operation="receive_hook",
+        doc="Take a signed event of another system (Standard Webhooks); sent again, it is a duplicate.",
+        body=EventBody,
+        reply=result_shapes.HookReceipt,
+        status=202,
+        signed=True,
+        errors=(404, 409, 413, 415),
     ),
     Route(
         method="POST",

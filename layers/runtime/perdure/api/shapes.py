@@ -310,36 +310,6 @@ class StopResult(BaseModel):
     result: Literal["recorded", "already_recorded", "too_late", "idle", "other_turn", "not_controllable"]
 
 
-class Recorded(BaseModel):
-    """The command was recorded; `already_recorded`: it was so before, and nothing has changed."""
-
-    result: Literal["recorded", "already_recorded"]
-
-
-class RetryResult(Recorded):
-    """The retry was recorded. `turn_id`: the turn that it started; none when a wait for a reconnect was cut short."""
-
-    turn_id: str | None = None
-
-
-class Removed(BaseModel):
-    """A waiting message was taken back; this is what it said. Doing it again gives the same."""
-
-    result: Literal["removed"]
-    message_id: str
-    text: str
-    metadata: dict[str, Any] | None = None
-    files: list[FilePart] | None = None
-
-
-class Delivered(BaseModel):
-    """How a waiting message is delivered now. `turn_id`: the turn that it started at once."""
-
-    message_id: str
-    delivered_as: Delivery
-    turn_id: str | None = None
-
-
 class SessionSummary(Gates):
     """One row of the session list."""
 

@@ -29,6 +29,7 @@ from perdure.aws.timers import SchedulerTimers
 from perdure.errors import ConfigurationError
 from perdure.ports import Clock, NewId, Ports
 from perdure.steps.base import StepDeps
+from perdure.webhooks import Webhook
 
 T = TypeVar("T")
 
@@ -131,6 +132,11 @@ class Runtime:
         """Who else than its owner may do what to a session: the agents' module may have an `authorize`."""
         return None if self._agents else authorize_of(self.settings.perdure_agents)
 
+    @cached_property
+    def webhooks(self) -> list[Webhook]:
+        """Whose events become messages: the agents' module may have `webhooks`."""
+        return [] if self._agents else webhooks_of(self.settings.perdure_agents)
+
 
 @cache
 def runtime() -> Runtime:
@@ -146,6 +152,11 @@ def authorize_of(name: str) -> Authorize | None:
     """Return the hook `authorize` that stands beside the agents in their module, or None when there is none."""
     hook = getattr(importlib.import_module(name.partition(":")[0]), "authorize", None)
     return cast("Authorize", hook) if callable(hook) else None
+
+
+def webhooks_of(name: str) -> list[Webhook]:
+    """Return the list `webhooks` that stands beside the agents in their module; none when there is none."""
+    return list(getattr(importlib.import_module(name.partition(":")[0]), "webhooks", ()))
 
 
 def load_agents(name: str) -> AgentRegistry:

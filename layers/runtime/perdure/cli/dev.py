@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import sys
 
-from perdure.cli.loading import database_file, load_agents, tell_of_demo
+from perdure.cli.loading import database_file, load_agents, load_webhooks, tell_of_demo
+from perdure.cli.printing import say
 from perdure.embedded.runtime import open_runtime
 from perdure.embedded.server import create_app, serve
 
 
 async def dev(options: argparse.Namespace) -> int:
     """Serve the API and the console until SIGTERM or SIGINT."""
-    agents = load_agents(options.agents)
-    async with open_runtime(database_file(options.db), agents=agents) as runtime:
+    agents, webhooks = load_agents(options.agents), load_webhooks(options.agents)
+    async with open_runtime(database_file(options.db), agents=agents, webhooks=webhooks) as runtime:
         tell_of_demo(agents)
         await serve(create_app(runtime.service, host=options.host), host=options.host, port=options.port)
+        closed = await runtime.close()
+        if closed.remaining:
+            say(f"{closed.remaining} steps were cut off; the next start takes them up", stream=sys.stderr)
     return 0

@@ -12,6 +12,7 @@ from types import ModuleType
 from perdure.agents.definition import AgentDefinition
 from perdure.cli import DEFAULT_DATABASE
 from perdure.errors import ConfigurationError
+from perdure.webhooks import Webhook
 
 
 def load_agents(spec: str) -> list[AgentDefinition]:
@@ -31,6 +32,18 @@ def load_agents(spec: str) -> list[AgentDefinition]:
     if not isinstance(agents, Sequence) or not all(isinstance(agent, AgentDefinition) for agent in agents):
         raise ConfigurationError(f"--agents {spec!r} must be an AgentDefinition or a list of them, not {found!r:.80}")
     return list(agents)
+
+
+def load_webhooks(spec: str) -> list[Webhook]:
+    """Return the list `webhooks` that stands beside the agents in their module; none when there is none.
+
+    Raises:
+        ConfigurationError: It is something else.
+    """
+    found = getattr(_import(spec.partition(":")[0], spec), "webhooks", [])
+    if not isinstance(found, Sequence) or not all(isinstance(webhook, Webhook) for webhook in found):
+        raise ConfigurationError(f"`webhooks` beside --agents {spec!r} must be a list of Webhook, not {found!r:.80}")
+    return list(found)
 
 
 def _import(name: str, spec: str) -> ModuleType:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from perdure.access import Authorize
 from perdure.agents.definition import AgentDefinition, AgentRegistry
@@ -22,8 +23,21 @@ from perdure.ports import Clock, NewId, Ports
 from perdure.service import LOCAL_CALLER, Caller, Service
 from perdure.session import BoundService, Session
 from perdure.steps.base import HotTurn, StepDeps
+from perdure.webhooks import Webhook
 
 JsonObject = dict[str, Any]
+
+
+FORCE_SECONDS = 5.0
+"""How long steps that are aborted may take to let go, in seconds. Our own choice: a connection closes in less."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Closed:
+    """How a runtime closed. `remaining` steps were aborted, and are taken up at the next start; 0 when it settled."""
+
+    outcome: Literal["settled", "timed_out"]
+    remaining: int
 
 
 class EmbeddedRuntime:
@@ -42,13 +56,17 @@ class EmbeddedRuntime:
         new_id: NewId = new_id,
         grace_seconds: float = 10.0,
         authorize: Authorize | None = None,
+        webhooks: Sequence[Webhook] = (),
     ) -> None:
+        for webhook in webhooks:
+            webhook.secret()  # a server that could verify nothing must not start
         self._path = path
         self._agents = AgentRegistry(agents)
         self._clock = clock or SystemClock()
         self._new_id = new_id
         self._grace_seconds = grace_seconds
         self._authorize = authorize
+        self._webhooks = webhooks
         self._database: Database | None = None
         self._worker: EmbeddedWorker | None = None
         self.service: Service
@@ -70,7 +88,7 @@ class EmbeddedRuntime:
             turnstile=Turnstiles(),
         )
         deps = StepDeps(ports=ports, agents=self._agents, hot=HotTurn(any_tool=True))
-        self.service = Service(deps, authorize=self._authorize)
+        self.service = Service(deps, authorize=self._authorize, webhooks=self._webhooks)
         self._worker = EmbeddedWorker(deps, queue, timers, leases)
         try:
             await self._worker.start()
@@ -82,10 +100,24 @@ class EmbeddedRuntime:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._worker is not None:
-            await self._worker.stop(grace_seconds=self._grace_seconds)
-        if self._database is not None:
-            await asyncio.to_thread(self._database.close)
+        await self.close()
+
+    async def close(self, grace_seconds: float | None = None, force_seconds: float = FORCE_SECONDS) -> Closed:
+        """Begin nothing new, let steps that run finish, then abort the rest; spec SESS-23. Again, it does nothing.
+
+        Args:
+            grace_seconds: How long running steps may take to finish; None: what the runtime was opened with.
+            force_seconds: How long aborted ones may take to let go; then they are left alone.
+        """
+        worker, database = self._worker, self._database
+        self._worker = self._database = None
+        remaining = 0
+        if worker is not None:
+            grace = self._grace_seconds if grace_seconds is None else grace_seconds
+            remaining = await worker.stop(grace_seconds=grace, force_seconds=force_seconds)
+        if database is not None:
+            await asyncio.to_thread(database.close)
+        return Closed(outcome="timed_out" if remaining else "settled", remaining=remaining)
 
     def session(self, session_id: str, *, agent: str | None = None, caller: Caller = LOCAL_CALLER) -> Session:
         """Return a session by its id; it is made by the first message.
@@ -109,6 +141,7 @@ def open_runtime(
     new_id: NewId = new_id,
     grace_seconds: float = 10.0,
     authorize: Authorize | None = None,
+    webhooks: Sequence[Webhook] = (),
 ) -> EmbeddedRuntime:
     """Open the durable sessions of one SQLite file, in this process: `async with perdure.open(...) as runtime`.
 
@@ -118,10 +151,19 @@ def open_runtime(
         clock: Where the time comes from; the system's by default.
         grace_seconds: How long leaving waits for running steps; what is cut off is taken up at the next start.
         authorize: Says who else than its owner may do what to a session (`perdure.access`). None: nobody.
+        webhooks: Whose signed events become messages (`perdure.webhooks`).
 
     Raises:
         DatabaseInUseError: Another process has the file open.
         DatabaseUnusableError: The file can't be used; the message says why.
         ConfigurationError: Something about the agents is wrong.
     """
-    return EmbeddedRuntime(path, agents, clock=clock, new_id=new_id, grace_seconds=grace_seconds, authorize=authorize)
+    return EmbeddedRuntime(
+        path,
+        agents,
+        clock=clock,
+        new_id=new_id,
+        grace_seconds=grace_seconds,
+        authorize=authorize,
+        webhooks=webhooks,
+    )

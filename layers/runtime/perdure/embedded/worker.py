@@ -59,8 +59,10 @@ class EmbeddedWorker:
             asyncio.create_task(self._sweep_regularly(), name="perdure-sweep"),
         ]
 
-    async def stop(self, *, grace_seconds: float = 10.0) -> int:
+    async def stop(self, *, grace_seconds: float = 10.0, force_seconds: float = 5.0) -> int:
         """Take no new step, let the running ones finish, and cut off those that are left after the grace.
+
+        One that will not be cut off is waited for as long as `force_seconds`.
 
         Returns:
             How many were cut off; they are taken up again when the database is opened next.
@@ -75,7 +77,8 @@ class EmbeddedWorker:
             _, left = await asyncio.wait(self._running, timeout=grace_seconds)
         for task in left:
             task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
+        if left:
+            await asyncio.wait(left, timeout=force_seconds)
         return len(left)
 
     async def _recover(self) -> None:
