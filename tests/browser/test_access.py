@@ -12,6 +12,7 @@ from tests.browser.helpers import (
     answers,
     field,
     held_in_its_answer,
+    live,
     row,
     said,
     say,
@@ -177,6 +178,11 @@ def test_the_controls_fit_a_phone_and_a_finger(page: Page, server: DevServer) ->
     expect(page.get_by_role("button", name="Save")).to_be_in_viewport(ratio=1)
     assert page.evaluate(TOO_WIDE) == []
     page.get_by_role("button", name="Cancel").click()
+    page.set_viewport_size({"width": 844, "height": 390})  # on its side
+    for control in ("Stop", "Interrupt", "Pause"):
+        expect(page.get_by_role("button", name=control, exact=True)).to_be_in_viewport(ratio=1)
+    expect(live(page)).to_be_in_viewport()
+    page.set_viewport_size({"width": 390, "height": 844})
 
     page.get_by_role("button", name="Stop").click()
     server.fail("rate_limited", retryable=True, retry_after_seconds=60)

@@ -5,8 +5,8 @@ import { clock, secondsUntil, words } from "./format.js";
 const KINDS = { approval: "an approval", question: "an answer", input: "an input", timer: "a timer", task: "a task" };
 
 const BLOCKED = {
-  auth: "The model's provider refused the credential.",
-  credits: "The account at the model's provider is out of credit.",
+  auth: "The model's provider refused the credential. Messages wait until there is another one,",
+  credits: "The account at the model's provider is out of credit. Messages wait until the credential changes,",
 };
 
 /** One line on what the session does. It is read out when it changes, so it holds no clock that ticks. */
@@ -50,8 +50,8 @@ export function gateText({ closed, paused, held, blockedReason, inbox }) {
   if (closed) return "Closed: this session takes no more messages.";
   if (paused) return "Paused: what runs is finished, and nothing new begins until you resume.";
   if (blockedReason) {
-    const why = BLOCKED[blockedReason] ?? `Blocked (${words(blockedReason)}).`;
-    return `${why} Messages wait until there is another one, or until you dismiss or retry the failed turn.`;
+    const why = BLOCKED[blockedReason] ?? `Blocked (${words(blockedReason)}). Messages wait until that changes,`;
+    return `${why} or until you retry or dismiss the failed turn.`;
   }
   return held && inbox.length ? "Messages wait until you retry or dismiss the failed turn." : "";
 }
