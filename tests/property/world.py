@@ -17,7 +17,7 @@ from perdure.core.fates import TurnFate, fates_of
 from perdure.core.head import Head
 from perdure.core.history import HistoryItem, ModelItem, ToolResultItem, Transcript, UserItem, history, wire_ids
 from perdure.core.limits import MAX_HEAD_BYTES, MAX_PARALLEL_WRITES
-from perdure.core.public import public_calls, public_messages
+from perdure.core.public import inputs_of, public_calls, public_messages
 from perdure.core.usage import TOKEN_FIGURES, CallUsage, UsageTotals
 from perdure.errors import RequestError
 from tests.unit.core.builders import Play
@@ -148,7 +148,7 @@ class World(Play):
                 assert call_id in self.result_of, "a turn was closed over a call without a result"
 
     def _public(self) -> list[dict[str, Any]]:
-        return public_messages(self.log, self.inputs())
+        return public_messages(self.log)
 
     def _entries_of_last_turn(self) -> list[Entry]:
         last = self.head.last_turn
@@ -195,6 +195,16 @@ class World(Play):
         places = [*waiting, *shown, *self.removed]
         assert len(places) == len(set(places)), "a message is in two places"
         assert set(places) == self.accepted, "a message is nowhere"
+        inputs = inputs_of(self.log)
+        texts_of = [
+            inputs[message.input_version, message.message_id].text
+            for entry in self.log
+            for message in entry.messages
+            if message.role == "user" and message.message_id in shown
+            if message.message_id not in fates.get(message.turn_id, NO_FATE).rehomed
+        ]
+        users = [item.text for item in self.transcript.items() if isinstance(item, UserItem)]
+        assert [text for text in users if not text.startswith(texts.NOTE)] == texts_of, "a model is told otherwise"
         classes = [0 if m.is_steered else 1 if m.urgent else 2 for m in self.head.inbox]
         assert classes == sorted(classes)
 

@@ -8,12 +8,13 @@ from typing import Any
 from perdure.core.bounds import MAX_PAGE_BYTES, MAX_SHOWN_BYTES, fitted, newest_within, oldest_within
 from perdure.core.codec import format_time
 from perdure.core.cursor import Cursor, StepProgress
-from perdure.core.entries import Entry, Input
+from perdure.core.entries import Entry, Input, Message
 from perdure.core.expected import Dispatch, awaited_steps
 from perdure.core.fates import TurnFate, fates_of
 from perdure.core.head import Frontier, Head
 from perdure.core.inbox import inbox_state
 from perdure.core.public import (
+    inputs_of,
     public_calls,
     public_event,
     public_interrupts,
@@ -160,7 +161,7 @@ class Reader:
             if before is None or message.sequence < before
         ]
         pairs = pairs[-limit:]
-        inputs = await self._inputs(key, [entry for _, entry in pairs])
+        inputs = await self._inputs(key, pairs)
         fates = await self._fates(key, entries, pairs[-1][0].turn_id if pairs else None, head)
         shown = [public_message(message, entry, inputs, fates) for message, entry in pairs]
         page: JsonObject = {"messages": newest_within(shown, budget, longest)}
@@ -268,14 +269,13 @@ class Reader:
                 shown.append(_live_event(event, turn_id, step, attempt, cursor))
         return shown, _with_progress(place, counts)
 
-    async def _inputs(self, key: SessionKey, entries: Sequence[Entry]) -> dict[str, Input]:
-        """Return the accepted inputs that the users' messages of some entries point at."""
-        inputs = {accepted.message_id: accepted for entry in entries for accepted in entry.inputs}
-        for entry in entries:
-            for message in entry.messages:
-                if message.input_version is not None and message.message_id not in inputs:
-                    source = await self._entry(key, message.input_version)
-                    inputs |= {i.message_id: i for i in (source.inputs if source else ())}
+    async def _inputs(self, key: SessionKey, pairs: Sequence[tuple[Message, Entry]]) -> dict[Any, Input]:
+        """Return the accepted inputs that the users' messages of some entries point at (`inputs_of`)."""
+        inputs = inputs_of(entry for _, entry in pairs)
+        for message, _ in pairs:
+            if message.input_version is not None and (message.input_version, message.message_id) not in inputs:
+                source = await self._entry(key, message.input_version)
+                inputs |= inputs_of([source] if source else ())
         return inputs
 
     async def _entry(self, key: SessionKey, version: int) -> Entry | None:

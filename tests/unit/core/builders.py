@@ -231,7 +231,7 @@ class Play:
         return {accepted.message_id: accepted for entry in self.log for accepted in entry.inputs}
 
     def public_messages(self) -> list[JsonObject]:
-        return public_messages(self.log, self.inputs())
+        return public_messages(self.log)
 
     def public_calls(self, turn_id: str = "turn-1") -> list[JsonObject]:
         return public_calls(self.log, turn_id, self.head)

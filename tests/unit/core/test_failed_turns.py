@@ -8,10 +8,11 @@ import pytest
 from perdure.core.commands import ModelWaits, Reconnect
 from perdure.core.control_commands import (
     CredentialChanged,
+    DeliverMessage,
     RetryTurn,
 )
 from perdure.core.expected import sweep_due_at
-from perdure.core.history import ModelItem, Transcript, history
+from perdure.core.history import ModelItem, Transcript, UserItem, history
 from perdure.core.public import public_state
 from perdure.errors import RequestConflictError
 from tests.unit.core.builders import (
@@ -23,6 +24,7 @@ from tests.unit.core.builders import (
     a_read,
     a_session,
     asked_for,
+    text_part,
 )
 
 
@@ -106,6 +108,25 @@ def test_a_wait_that_is_told_after_a_stop_or_a_steer_ends_the_turn() -> None:
 
     assert stopped.events("turn_cancelled")
     assert steered.events("turn_steered")
+
+
+def test_a_turn_whose_wait_is_over_is_stopped_and_steered_like_one_that_runs() -> None:
+    # U-4: the worker that took the step up keeps what the user saw of the answer.
+    stopped, steered, hurried = a_session(), a_session(), a_session()
+    for play in (stopped, steered, hurried):
+        waits(play, 40)
+        play.wait(timedelta(seconds=40))
+
+    stopped.stop()
+    steered.send("something else", delivery="steer")
+    with pytest.raises(RequestConflictError):
+        retry(hurried)
+    assert [d.attempt for d in stopped.dispatches] == [d.attempt for d in hurried.dispatches] == [2]
+
+    stopped.model_ends("aborted", parts=(text_part("Half an ans"),))
+    steered.model_answers("a whole answer")
+    assert stopped.messages[-1].status == "interrupted"
+    assert steered.events("turn_completed")
 
 
 # --- failed turns -----------------------------------------------------------------------------------------------
@@ -203,3 +224,37 @@ def test_the_next_message_looks_at_the_credential_too() -> None:
     play.send("again", credentials={"support": "new"})
 
     assert play.turn.turn_id == "turn-2"
+
+
+def test_what_went_back_to_the_inbox_is_no_part_of_the_turn_that_is_retried() -> None:
+    # U-3, RETRY-08: it has its own turn, whole and once.
+    play, (look,) = asked_for(a_read("look"))
+    play.send("and hurry", delivery="inject")
+    play.runs(look)
+    play.model_ends("failed")
+
+    retry(play)
+    assert user_words(play) == ["hello"]
+    play.model_answers("there")
+
+    assert user_words(play) == ["hello", "and hurry"]
+
+
+def test_what_went_back_to_the_inbox_may_join_the_turn_that_is_retried() -> None:
+    play, (look,) = asked_for(a_read("look"))
+    message_id = play.send("and hurry", delivery="inject").reply["message_id"]
+    play.runs(look)
+    play.model_ends("failed")
+    retry(play)
+
+    play.apply(DeliverMessage(message_id=message_id, delivery="inject", actor=BOB))
+    play.runs(play.model_asks(a_read("look"))[0])
+
+    assert user_words(play) == ["hello", "and hurry"]
+    play.model_answers("there")
+    assert user_words(play) == ["hello", "and hurry"]
+    assert play.events("turn_completed")[-1].payload["absorbed"] == [message_id]
+
+
+def user_words(play: Play) -> list[str]:
+    return [item.text for item in play.history() if isinstance(item, UserItem)]

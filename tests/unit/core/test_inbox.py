@@ -164,3 +164,35 @@ def test_a_turn_that_an_older_version_began_takes_neither_stop_nor_steer() -> No
     assert play.stop().reply == {"result": "not_controllable"}
     assert send(play, "something else", "steer")["delivered_as"] == "queue"
     assert play.turn.stop is None
+
+
+# --- what went back to the inbox ---------------------------------------------------------------------------------
+
+
+def test_a_message_that_went_back_to_the_inbox_and_was_edited_is_shown_as_edited() -> None:
+    # U-3
+    play, (look,) = asked_for(a_read("look"))
+    message_id = send(play, "and hurry", "inject")["message_id"]
+    play.runs(look)
+    play.model_ends("failed")
+    base = play.head.inbox[0].input_version
+
+    edited = Input(message_id=message_id, text="take your time")
+    play.apply(EditMessage(edited=edited, base_version=base))
+    play.stop()
+
+    assert words(play)[-1] == "take your time"
+    shown = [m["parts"][0]["text"] for m in play.public_messages() if m["role"] == "user"]
+    assert shown == ["hello", "and hurry", "take your time"]
+
+
+def test_messages_that_share_a_turn_are_steered_into_one_turn_even_when_the_running_one_ends_at_once() -> None:
+    # INBOX-10: the second one must not steer away the turn that the first one has just begun.
+    play, _ = asked_for(a_call(gated=True))
+    one, two = (send(play, text, policies=COALESCING)["message_id"] for text in ("one", "two"))
+
+    play.apply(DeliverMessage(message_id=one, delivery="steer", actor=ALICE))
+
+    assert play.turn.turn_id == "turn-2"
+    assert not play.turn.steer
+    assert play.events("turn_started")[-1].payload["message_ids"] == [one, two]

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from perdure.core.commands import AttemptPutOff
+from perdure.core.commands import AttemptPutOff, ModelWaits
 from perdure.core.control_commands import (
     PauseSession,
     ResumeSession,
@@ -118,3 +118,26 @@ def test_the_times_of_what_waited_count_from_the_end_of_the_pause() -> None:
     due = sweep_due_at(play.head)
     assert due is not None
     assert due > play.now
+
+
+def test_the_times_of_a_step_whose_wait_ended_in_the_pause_count_from_its_end_too() -> None:
+    play = a_session()
+    step = play.step
+    play.apply(
+        ModelWaits(
+            turn_id="turn-1",
+            step_id=step.step_id,
+            attempt=1,
+            started_at=play.now,
+            retry_in=timedelta(minutes=1),
+            usage=(),
+            reconnects=(),
+        )
+    )
+    pause(play)
+    play.wait(timedelta(days=30))
+    resume(play)
+
+    play.loses(step.step_id)
+
+    assert play.dispatched == [step.step_id], "a worker that died used up no more than one attempt"

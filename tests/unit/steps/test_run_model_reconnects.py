@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from perdure.agents.reconnect import LONGEST_ASKED_WAIT, PATIENT, QUICK
+from perdure.agents.reconnect import LONGEST_ASKED_WAIT, PATIENT, QUICK, ReconnectPolicy
 from perdure.core.usage import CallUsage
 from perdure.models.scripted import Reply
 from perdure.testing.clock import VirtualClock
@@ -54,6 +54,7 @@ def test_our_own_wait_never_exceeds_30_seconds_and_a_longer_one_is_honoured_up_t
     ]
     assert waits == [timedelta(seconds=1), timedelta(milliseconds=250), LONGEST_ASKED_WAIT]
     assert QUICK.delay_before(1, failing(retry_after_seconds=longest + 1)) is None
+    assert ReconnectPolicy(max_reconnects=1000).delay_before(1000, failing()) == timedelta(seconds=30)
 
 
 @pytest.mark.parametrize(

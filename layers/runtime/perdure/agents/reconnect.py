@@ -56,7 +56,9 @@ class ReconnectPolicy:
             return None
         if self.delay is not None:
             return self.delay(number, error)
-        ours: timedelta = min(self.first_delay * 2 ** (number - 1), self.ceiling)
+        ours = min(self.first_delay, self.ceiling)
+        for _ in range(number - 1):  # step by step: a power of two soon is more than any time
+            ours = min(ours * 2, self.ceiling)
         asked = error.retry_after_seconds
         if asked is None or math.isnan(asked):
             return ours

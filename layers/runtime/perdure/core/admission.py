@@ -55,7 +55,7 @@ def on_send_input(draft: Draft, command: SendInput) -> Decision:
         hold=holds,
         run_settings=command.run_settings is not None,
     )
-    delivered_as = deliver(draft, message, delivery, command.actor)
+    delivered_as = deliver(draft, (message,), delivery, command.actor)
     start_next(draft)
     reply = {"message_id": message_id, "delivered_as": delivered_as, "version": draft.version}
     if find(draft.head, message_id) is not None:

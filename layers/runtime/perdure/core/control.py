@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from perdure.core.calls import make_ready
@@ -19,7 +20,7 @@ from perdure.core.control_commands import (
 from perdure.core.decision import Decision, Draft
 from perdure.core.delivery import deliver
 from perdure.core.entries import Actor
-from perdure.core.head import QueuedMessage, Turn
+from perdure.core.head import Call, ModelStep, QueuedMessage, Turn
 from perdure.core.hold import release
 from perdure.core.inbox import coalesced, find, insert, place, same_class, take_out
 from perdure.core.stop import begin_stop, result_for_another_turn
@@ -87,16 +88,20 @@ def on_resume_session(draft: Draft, command: ResumeSession) -> Decision:
     if turn is not None:
         now = draft.now
         calls = tuple(
-            replace(c, ready_at=now, first_attempt_at=now) if c.is_ready and c.not_before is None else c
+            replace(c, ready_at=now, first_attempt_at=now) if c.is_ready and not _is_later(c, now) else c
             for c in turn.calls
         )
         step = turn.step
-        if step is not None and step.not_before is None:
+        if step is not None and not _is_later(step, now):
             step = replace(step, ready_at=now, first_attempt_at=now)
         draft.set_turn(replace(turn, calls=calls, step=step))
         make_ready(draft)
     start_next(draft)
     return draft.decision({"result": "recorded"}, command.receipts)
+
+
+def _is_later(step: ModelStep | Call, now: datetime) -> bool:
+    return step.not_before is not None and step.not_before > now
 
 
 def on_retry_turn(draft: Draft, command: RetryTurn) -> Decision:
@@ -108,7 +113,7 @@ def on_retry_turn(draft: Draft, command: RetryTurn) -> Decision:
         RequestConflictError: `not_failed`: the latest turn did not fail, and none waits to be sent again.
     """
     turn, failed = draft.head.turn, draft.head.last_turn
-    if turn is not None and turn.step is not None and turn.step.waits and turn.stop is None:
+    if turn is not None and turn.step is not None and turn.step.waits(draft.now) and turn.stop is None:
         step = turn.step
         now = replace(step, attempt=step.attempt + 1, spared=step.spared + 1, ready_at=draft.now, not_before=None)
         draft.set_turn(replace(turn, step=replace(now, first_attempt_at=draft.now, waiting_since=None)))
@@ -184,11 +189,9 @@ def on_deliver_message(draft: Draft, command: DeliverMessage) -> Decision:
     message = waiting_message(draft, command.message_id)
     group = coalesced(draft.head.inbox) if message.coalesce else (message,)
     together = group if message in group and command.delivery in ("inject", "steer") else (message,)
-    delivered_as = command.delivery
     for each in together:
         take_out(draft, each)
-    for each in together:
-        delivered_as = deliver(draft, each, command.delivery, command.actor)
+    delivered_as = deliver(draft, together, command.delivery, command.actor)
     start_next(draft)
     reply: JsonObject = {"message_id": message.message_id, "delivered_as": delivered_as}
     if find(draft.head, message.message_id) is not None:

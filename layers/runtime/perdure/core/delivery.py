@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from perdure.core.decision import Draft
 from perdure.core.entries import Actor
 from perdure.core.head import QueuedMessage
@@ -13,11 +15,13 @@ from perdure.core.values import replace
 from perdure.errors import InvalidRequestError
 
 
-def deliver(draft: Draft, message: QueuedMessage, delivery: str, actor: Actor) -> str:
-    """Put a message where its delivery wants it, and do to the running turn what that asks for.
+def deliver(draft: Draft, messages: tuple[QueuedMessage, ...], delivery: str, actor: Actor) -> str:
+    """Put messages where their delivery wants them, and do to the running turn what that asks for.
+
+    All of them are in their places before anything is done, because that may begin the next turn.
 
     Returns:
-        What it was delivered as. A mode that acts on a running turn is `queue` when there is none that would take it.
+        What they were delivered as. A mode that acts on a running turn is `queue` when none would take them.
 
     Raises:
         InvalidRequestError: There is no such delivery.
@@ -26,28 +30,32 @@ def deliver(draft: Draft, message: QueuedMessage, delivery: str, actor: Actor) -
         raise InvalidRequestError(f"delivery {delivery!r} is unknown: use one of {', '.join(DELIVERIES)}")
     turn = draft.head.turn
     if delivery == "passive":
-        place(draft, replace(message, delivery="passive", coalesce=False, urgent=False))
+        _place_all(draft, messages, delivery="passive", coalesce=False, urgent=False)
         return delivery
     if delivery in STOPPING:
-        return _stop_for(draft, message, delivery, actor)
+        return _stop_for(draft, messages, delivery, actor)
     takes_more = turn is not None and turn.stop is None and turn.controls >= 1
     if delivery == "inject" and takes_more and not draft.turn.steer:
-        place(draft, replace(message, delivery="inject", urgent=False))
+        _place_all(draft, messages, delivery="inject", urgent=False)
         return delivery
     if delivery == "steer" and takes_more:
-        place(draft, replace(message, delivery="steer", coalesce=False, urgent=False))
+        _place_all(draft, messages, delivery="steer", coalesce=False, urgent=False)
         steer_turn(draft)
         return delivery
-    place(draft, replace(message, delivery="queue", urgent=False))
+    _place_all(draft, messages, delivery="queue", urgent=False)
     return "queue"
 
 
-def _stop_for(draft: Draft, message: QueuedMessage, delivery: str, actor: Actor) -> str:
-    """Let a message stop what runs. A hold ends by it, too: later messages wait until retried or interrupted."""
-    urgent = delivery in URGENT
+def _place_all(draft: Draft, messages: tuple[QueuedMessage, ...], **changes: Any) -> None:
+    for message in messages:
+        place(draft, replace(message, **changes))
+
+
+def _stop_for(draft: Draft, messages: tuple[QueuedMessage, ...], delivery: str, actor: Actor) -> str:
+    """Let messages stop what runs. A hold ends by them, too: later messages wait until retried or interrupted."""
     turn = draft.head.turn
     waits_for = turn is not None or draft.head.inbox or draft.head.hold is not None
-    place(draft, replace(message, delivery="queue", urgent=urgent, coalesce=False))
+    _place_all(draft, messages, delivery="queue", urgent=delivery in URGENT, coalesce=False)
     if turn is None:
         release(draft, actor)
     elif turn.stop is None and turn.controls >= 1:

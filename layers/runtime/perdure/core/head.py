@@ -78,7 +78,7 @@ class ModelStep:
 
     `claimed_by` is set when the worker whose commit made the step ready goes on with it itself (the hot turn): its
     nonce stands for a lease until `claimed_until`, and nothing is sent. `spared`: attempts that never ran or only
-    waited, and so count for no budget. `waiting_since`: a reconnect is put off until `not_before`, and nobody runs it.
+    waited, and so count for no budget. `waiting_since`: a reconnect was put off until `not_before`.
     """
 
     step_id: str
@@ -91,9 +91,9 @@ class ModelStep:
     spared: int = 0
     waiting_since: datetime | None = None
 
-    @property
-    def waits(self) -> bool:
-        return self.waiting_since is not None
+    def waits(self, now: datetime) -> bool:
+        """Whether nobody runs it, because its time has not come. Once it has, a worker may be at it at any moment."""
+        return self.waiting_since is not None and self.not_before is not None and now < self.not_before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -101,6 +101,7 @@ class Transcript:
         # One entry may close a turn and open the next, so its facts go to the turn that they name.
         starts = next((event for event in entry.events if event.type == "turn_started"), None)
         if starts is not None and "retry_of" in starts.payload and self._open is not None:
+            self._expect_again(self._open)
             self._open.reopen(starts.turn_id or "")
         elif starts is not None:
             self.settings = self._latest_settings
@@ -127,7 +128,11 @@ class Transcript:
             items, decisions = self._open.render(self.options)
             self._closed += items
             self.decisions += decisions
-            self._inputs |= {m.message_id: m for m in self._open.rehomed_inputs()}
+            self._expect_again(self._open)
+
+    def _expect_again(self, turn: ShownTurn) -> None:
+        """Await what was rehomed from a turn once more. Whoever edited it since has the word."""
+        self._inputs = {accepted.message_id: accepted for accepted in turn.rehomed_inputs()} | self._inputs
 
 
 def history(entries: Iterable[Entry], options: HistoryOptions | None = None) -> tuple[HistoryItem, ...]:

@@ -19,18 +19,27 @@ JsonObject = dict[str, Any]
 _INTERNAL_PART_FIELDS = ("provider_call_id",)
 
 
-def public_messages(entries: Sequence[Entry], inputs: Mapping[str, Input]) -> list[JsonObject]:
-    """Return the messages of whole turns, oldest first. `inputs` holds the accepted texts by message id."""
-    fates = fates_of(entries)
+def public_messages(entries: Sequence[Entry]) -> list[JsonObject]:
+    """Return the messages of a log that was read from its start, oldest first."""
+    fates, inputs = fates_of(entries), inputs_of(entries)
     return [public_message(message, entry, inputs, fates) for entry in entries for message in entry.messages]
 
 
+def inputs_of(entries: Iterable[Entry]) -> dict[tuple[int | None, str], Input]:
+    """Return what some entries accepted. By version and message id, because a message that waits may be edited."""
+    return {(entry.version, accepted.message_id): accepted for entry in entries for accepted in entry.inputs}
+
+
 def public_message(
-    message: Message, entry: Entry, inputs: Mapping[str, Input], fates: Mapping[str, TurnFate] | None = None
+    message: Message,
+    entry: Entry,
+    inputs: Mapping[tuple[int | None, str], Input],
+    fates: Mapping[str, TurnFate] | None = None,
 ) -> JsonObject:
     """Return one message; a user's text comes from the input that it points at.
 
     Args:
+        inputs: As `inputs_of` returns them.
         fates: What became of its turn, by turn id; a turn that is not there still runs.
     """
     shown: JsonObject = {
@@ -42,7 +51,7 @@ def public_message(
         "created_at": format_time(entry.at),
     }
     if message.role == "user":
-        accepted = inputs.get(message.message_id)
+        accepted = inputs.get((message.input_version, message.message_id))
         files = [file_part(file) for file in accepted.files] if accepted else []
         shown["parts"] = [{"type": "text", "text": accepted.text if accepted else ""}, *files]
         if accepted and accepted.metadata is not None:

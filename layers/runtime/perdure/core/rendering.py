@@ -46,6 +46,7 @@ class ShownTurn:
         self._results: dict[str, JsonObject] = {}
         self._notes: dict[str, str] = {}
         self._fate: TurnFate | None = None
+        self._rehomed: set[tuple[str, str]] = set()
 
     def take_input(self, message: Message, accepted: Input | None) -> None:
         """Take a user's message at its place."""
@@ -63,7 +64,7 @@ class ShownTurn:
             self._answers.append((message.message_id, version))
 
     def reopen(self, turn_id: str) -> None:
-        """Go on in the turn that retries this one, as if it had not failed."""
+        """Go on in the turn that retries this one, as if it had not failed. What was rehomed stays so."""
         self.turn_id = turn_id
         self._fate = None
 
@@ -76,10 +77,11 @@ class ShownTurn:
                 self._notes[event.payload["interrupt_id"]] = event.payload["message"]
             elif event.type in TURN_ENDS:
                 self._fate = fate_of(event, self._answers)
+                self._rehomed |= {(self.turn_id, message_id) for message_id in self._fate.rehomed}
 
     def rehomed_inputs(self) -> list[Input]:
         """Return what joined this turn and goes to another one."""
-        rehomed = self._fate.rehomed if self._fate else frozenset()
+        rehomed = {message_id for _, message_id in self._rehomed}
         return [accepted for message_id, accepted in self._inputs.items() if message_id in rehomed]
 
     def render(self, options: HistoryOptions) -> tuple[list[HistoryItem], list[RecordDecision]]:
@@ -99,7 +101,7 @@ class ShownTurn:
     def _message(self, message: Message, options: HistoryOptions, *, leads: bool) -> _Shown:
         fate = self._fate
         if message.role == "user":
-            if fate is not None and message.message_id in fate.rehomed:
+            if (message.turn_id, message.message_id) in self._rehomed:
                 return [], "left_out", "rehomed"
             accepted = self._inputs.get(message.message_id)
             if accepted is None:

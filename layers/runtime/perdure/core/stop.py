@@ -27,7 +27,7 @@ def begin_stop(
     draft.event("turn_stopping", {"actor": by, "disposition": disposition, "reason": reason})
     withdraw_calls(draft, text=texts.STOPPED_BEFORE_START, reason="turn_cancelled", running_reads=True)
     step = draft.turn.step
-    if step is not None and step.waits:  # nobody runs it: a stop gives the reconnect up (spec STOP-13)
+    if step is not None and step.waits(draft.now):  # nobody runs it: a stop gives the reconnect up (spec STOP-13)
         draft.set_turn(replace(draft.turn, step=None))
         step = None
     if step is None and not draft.turn.open_calls:

@@ -181,7 +181,7 @@ def steer_turn(draft: Draft) -> None:
     draft.set_turn(replace(draft.turn, steer=True))
     withdraw_calls(draft, text=texts.STEERED_BEFORE_START, reason="steered", running_reads=False)
     step = draft.turn.step
-    if not draft.turn.open_calls and (step is None or step.waits):
+    if not draft.turn.open_calls and (step is None or step.waits(draft.now)):
         end_steered_turn(draft)
 
 

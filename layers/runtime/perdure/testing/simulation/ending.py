@@ -10,7 +10,7 @@ from perdure.core.entries import Entry
 from perdure.core.expected import expected_dispatches, expected_timers
 from perdure.core.fates import TURN_ENDS
 from perdure.core.head import WRITES_ONCE, Head
-from perdure.core.public import public_messages
+from perdure.core.public import inputs_of, public_messages
 
 JsonObject = dict[str, Any]
 
@@ -60,8 +60,8 @@ class Ending:
     @classmethod
     def of(cls, head: Head, entries: Sequence[Entry]) -> Ending:
         """Read it from a session's whole log."""
-        inputs = {accepted.message_id: accepted for entry in entries for accepted in entry.inputs}
-        shown = public_messages(entries, inputs)
+        inputs = inputs_of(entries)
+        shown = public_messages(entries)
         call_ids: dict[str, int] = {}
         lines: list[Line] = []
         tools: dict[int, str] = {}
@@ -89,7 +89,7 @@ class Ending:
             call_ids=call_ids,
             turns=tuple(ended.get(f"turn-{number}") for number in range(1, head.turn_count + 1)),
             error=head.last_turn_error.code if head.last_turn_error else None,
-            waiting=tuple(inputs[queued.message_id].text for queued in head.inbox),
+            waiting=tuple(inputs[queued.input_version, queued.message_id].text for queued in head.inbox),
             pending=tuple(tools[call_ids[i.call_id]] for i in turn.interrupts) if turn else (),
             work=(*(d.kind for d in expected_dispatches(head)), *("timer" for _ in expected_timers(head))),
             messages=head.message_sequence,
