@@ -7,9 +7,7 @@ the same in all of them: one winner, a clear word to the loser, nothing lost and
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from datetime import timedelta
-from functools import partial
 from typing import Any
 
 import pytest
@@ -23,26 +21,13 @@ from perdure.service import LOCAL_CALLER
 from perdure.steps.call_tool import call_tool
 from perdure.steps.recover import fire_timer, sweep_session
 from perdure.steps.run_model import run_model
-from perdure.testing.barriers import Order, in_order, lockstep, seeded, together
+from perdure.testing.barriers import Order, in_order
 from perdure.testing.fixtures import SESSION
-from tests.races.rig import ADAPTERS, Rig, open_rig
+from tests.races.conftest import ORDERS
+from tests.races.rig import Rig, open_rig
 from tests.unit.steps.builders import an_agent, asking_for
 
 pytestmark = pytest.mark.slow
-
-ORDERS: dict[str, Callable[[], Order]] = {f"seed-{seed}": partial(seeded, seed) for seed in range(6)}
-ORDERS |= {"lockstep": lambda: lockstep, "together": lambda: together}
-
-
-@pytest.fixture(params=ORDERS)
-def order(request: pytest.FixtureRequest) -> Order:
-    return ORDERS[request.param]()
-
-
-@pytest.fixture(params=ADAPTERS)
-def adapter(request: pytest.FixtureRequest) -> str:
-    name: str = request.param
-    return name
 
 
 class Bodies:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import pytest
@@ -14,25 +12,11 @@ from perdure.models.scripted import Reply, ScriptedModel, call, tool_results
 from perdure.service import LOCAL_CALLER
 from perdure.steps.call_tool import call_tool
 from perdure.steps.run_model import run_model
-from perdure.testing.barriers import Order, lockstep, seeded, together
-from tests.races.rig import ADAPTERS, Rig, open_rig
+from perdure.testing.barriers import Order
+from tests.races.rig import Rig, open_rig
 from tests.unit.steps.builders import an_agent, asking_for, failing
 
 pytestmark = pytest.mark.slow
-
-ORDERS: dict[str, Callable[[], Order]] = {f"seed-{seed}": partial(seeded, seed) for seed in range(4)}
-ORDERS |= {"lockstep": lambda: lockstep, "together": lambda: together}
-
-
-@pytest.fixture(params=ORDERS)
-def order(request: pytest.FixtureRequest) -> Order:
-    return ORDERS[request.param]()
-
-
-@pytest.fixture(params=ADAPTERS)
-def adapter(request: pytest.FixtureRequest) -> str:
-    name: str = request.param
-    return name
 
 
 def paying(ran: list[str]) -> Any:

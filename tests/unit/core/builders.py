@@ -26,7 +26,7 @@ from perdure.core.decision import Decision
 from perdure.core.entries import Actor, Entry, Event, Input, Message
 from perdure.core.expected import Dispatch, expected_dispatches, expected_timers
 from perdure.core.head import Call, Head, ModelStep, Turn
-from perdure.core.history import HistoryItem, history
+from perdure.core.history import HistoryItem, ToolResultItem, history
 from perdure.core.public import public_calls, public_messages
 from perdure.core.usage import CallUsage
 
@@ -252,3 +252,27 @@ def asked_for(*calls: RequestedCall) -> tuple[Play, list[str]]:
     """Return a session whose model has asked for these tools, and the ids of the calls."""
     play = a_session()
     return play, play.model_asks(*calls)
+
+
+# --- what waits, and what the model is shown ------------------------------------------------------------------------
+
+
+def words(play: Play) -> list[str]:
+    """Return what the model would be shown, briefly."""
+    return [_word(item) for item in history(play.log)]
+
+
+def _word(item: HistoryItem) -> str:
+    if isinstance(item, ToolResultItem):
+        return f"{item.tool_name}: {item.status}"
+    return item.text
+
+
+def waiting(play: Play) -> list[tuple[str, str]]:
+    """Return the texts that wait and how each is delivered."""
+    inputs = play.inputs()
+    return [(inputs[m.message_id].text, m.delivery) for m in play.head.inbox]
+
+
+def deliver(play: Play, text: str, delivery: str | None = None, **changes: Any) -> dict[str, Any]:
+    return play.send(text, delivery=delivery, **changes).reply

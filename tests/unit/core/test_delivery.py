@@ -1,12 +1,10 @@
 """The delivery modes: what each does to a turn that runs, and where its message goes (spec U-2, U-3)."""
 
-from typing import Any
-
 import pytest
 
 from perdure.core import texts
 from perdure.core.commands import InboxPolicy
-from perdure.core.history import HistoryItem, ToolResultItem, history
+from perdure.core.history import ToolResultItem, history
 from perdure.core.inbox import DELIVERIES
 from perdure.errors import InvalidRequestError, NotFoundError
 from tests.unit.core.builders import (
@@ -16,31 +14,13 @@ from tests.unit.core.builders import (
     a_session,
     a_single_write,
     asked_for,
+    deliver,
     text_part,
+    waiting,
+    words,
 )
 
 COALESCING = {"support": InboxPolicy(coalesce=True)}
-
-
-def words(play: Play) -> list[str]:
-    """Return what the model would be shown, briefly."""
-    return [_word(item) for item in history(play.log)]
-
-
-def _word(item: HistoryItem) -> str:
-    if isinstance(item, ToolResultItem):
-        return f"{item.tool_name}: {item.status}"
-    return item.text
-
-
-def waiting(play: Play) -> list[tuple[str, str]]:
-    """Return the texts that wait and how each is delivered."""
-    inputs = play.inputs()
-    return [(inputs[m.message_id].text, m.delivery) for m in play.head.inbox]
-
-
-def send(play: Play, text: str, delivery: str | None = None, **changes: Any) -> dict[str, Any]:
-    return play.send(text, delivery=delivery, **changes).reply
 
 
 # --- nothing runs ----------------------------------------------------------------------------------------------
@@ -51,7 +31,7 @@ def test_every_mode_is_an_ordinary_send_when_nothing_runs_and_says_so(delivery: 
     # INBOX-04, INBOX-07, U-2
     play = Play()
 
-    reply = send(play, "hello", delivery)
+    reply = deliver(play, "hello", delivery)
 
     assert (reply["delivered_as"], reply["turn_id"]) == ("queue", "turn-1")
 
@@ -59,12 +39,12 @@ def test_every_mode_is_an_ordinary_send_when_nothing_runs_and_says_so(delivery: 
 def test_passive_messages_start_nothing_and_ride_with_the_next_one_that_was_sent_after_them() -> None:
     # INBOX-03
     play = Play()
-    assert send(play, "by the way", "passive")["delivered_as"] == "passive"
+    assert deliver(play, "by the way", "passive")["delivered_as"] == "passive"
     assert play.head.turn is None
 
-    send(play, "what now?")
-    send(play, "queued behind")
-    send(play, "much later", "passive")
+    deliver(play, "what now?")
+    deliver(play, "queued behind")
+    deliver(play, "much later", "passive")
     play.model_answers("this")
 
     assert words(play)[:3] == ["by the way", "what now?", "this"]
@@ -76,7 +56,7 @@ def test_an_unknown_mode_is_named_and_nothing_is_accepted() -> None:
     play = a_session()
 
     with pytest.raises(InvalidRequestError, match="nudge"):
-        send(play, "hi", "nudge")
+        deliver(play, "hi", "nudge")
 
     assert play.head.version == 1
 
@@ -87,7 +67,7 @@ def test_an_unknown_mode_is_named_and_nothing_is_accepted() -> None:
 def test_an_injected_message_joins_at_the_next_input_assembly_and_is_absorbed_by_the_answer() -> None:
     # INBOX-06, INBOX-08, U-3
     play, (look,) = asked_for(a_read("look"))
-    reply = send(play, "and hurry", "inject")
+    reply = deliver(play, "and hurry", "inject")
     assert reply["delivered_as"] == "inject"
     assert waiting(play) == [("and hurry", "inject")]
 
@@ -104,7 +84,7 @@ def test_an_injected_message_joins_at_the_next_input_assembly_and_is_absorbed_by
 def test_an_injected_message_that_got_no_answer_goes_back_and_has_the_next_turn(ending: str) -> None:
     # U-3: nothing that an accepted sender wrote is ever dropped, and no answer is claimed that was not given.
     play, (look,) = asked_for(a_read("look"))
-    send(play, "and hurry", "inject")
+    deliver(play, "and hurry", "inject")
     play.runs(look)
     if ending == "failed":
         play.model_ends("failed")
@@ -113,7 +93,7 @@ def test_an_injected_message_that_got_no_answer_goes_back_and_has_the_next_turn(
         play.stop()
         play.model_ends("aborted")
     elif ending == "steered":
-        send(play, "something else", "steer")
+        deliver(play, "something else", "steer")
         play.model_asks(a_single_write())
     else:
         play.model_asks(a_read(), limit_reached=True)
@@ -132,7 +112,7 @@ def test_an_injected_message_that_got_no_answer_goes_back_and_has_the_next_turn(
 
 def test_an_injected_message_that_never_joined_waits_for_its_own_turn() -> None:
     play = a_session()
-    send(play, "and hurry", "inject")
+    deliver(play, "and hurry", "inject")
 
     play.model_answers("done")
 
@@ -144,7 +124,7 @@ def test_a_message_can_not_be_injected_into_a_turn_that_is_being_stopped() -> No
     play = a_session()
     play.stop()
 
-    assert send(play, "and hurry", "inject")["delivered_as"] == "queue"
+    assert deliver(play, "and hurry", "inject")["delivered_as"] == "queue"
 
 
 # --- steer -----------------------------------------------------------------------------------------------------
@@ -153,7 +133,7 @@ def test_a_message_can_not_be_injected_into_a_turn_that_is_being_stopped() -> No
 def test_a_steer_lets_a_running_model_finish_and_a_final_answer_completes_the_turn() -> None:
     # INBOX-05
     play = a_session()
-    assert send(play, "something else", "steer")["delivered_as"] == "steer"
+    assert deliver(play, "something else", "steer")["delivered_as"] == "steer"
     assert play.turn.step is not None
 
     play.model_answers("the first")
@@ -172,7 +152,7 @@ def test_a_steer_rejects_what_did_not_start_and_waits_for_what_did() -> None:
     )
     assert play.starts(running)
 
-    send(play, "something else", "steer")
+    deliver(play, "something else", "steer")
 
     assert {c.call_id for c in play.turn.open_calls} == {running, reading}
     rejected = [e.payload for e in play.events("tool_call_finished")]
@@ -199,8 +179,8 @@ def test_all_steered_messages_begin_one_turn_in_their_order() -> None:
     play, _ = asked_for(a_single_write("slow", requires_approval=False))
     play.send("queued before")
     play.starts(play.turn.calls[0].call_id)
-    send(play, "first", "steer")
-    send(play, "second", "steer")
+    deliver(play, "first", "steer")
+    deliver(play, "second", "steer")
 
     play.finishes(play.turn.calls[0].call_id)
 
@@ -212,7 +192,7 @@ def test_all_steered_messages_begin_one_turn_in_their_order() -> None:
 def test_a_turn_that_waits_for_a_person_only_gives_way_at_once() -> None:
     play, _ = asked_for(a_single_write(requires_approval=True))
 
-    reply = send(play, "something else", "steer")
+    reply = deliver(play, "something else", "steer")
 
     assert reply["turn_id"] == "turn-2"
     assert play.last.events[-1].type == "turn_started"
@@ -221,7 +201,7 @@ def test_a_turn_that_waits_for_a_person_only_gives_way_at_once() -> None:
 def test_a_stop_wins_over_a_steer_and_the_steered_message_has_the_next_turn() -> None:
     # U-4
     play = a_session()
-    send(play, "something else", "steer")
+    deliver(play, "something else", "steer")
     play.stop()
 
     play.model_ends("aborted", parts=(text_part("half"),))
@@ -233,7 +213,7 @@ def test_a_stop_wins_over_a_steer_and_the_steered_message_has_the_next_turn() ->
 
 def test_a_lost_model_step_of_a_steered_turn_is_not_tried_again() -> None:
     play = a_session()
-    send(play, "something else", "steer")
+    deliver(play, "something else", "steer")
 
     play.loses("model-1-0")
 
@@ -256,7 +236,7 @@ def test_an_interrupting_message_stops_the_turn_and_takes_its_place(delivery: st
     # INBOX-09
     play = a_session()
     play.send("before")
-    reply = send(play, "now", delivery)
+    reply = deliver(play, "now", delivery)
     assert reply["delivered_as"] == delivery
     assert "turn_id" not in reply
 
@@ -273,7 +253,7 @@ def test_urgent_messages_are_first_in_first_out() -> None:
     # INBOX-09
     play = a_session()
     for text in ("one", "two", "three"):
-        send(play, text, "interrupt_next")
+        deliver(play, text, "interrupt_next")
 
     assert [text for text, _ in waiting(play)] == ["one", "two", "three"]
 
@@ -282,7 +262,7 @@ def test_a_superseded_answer_stays_on_record_and_out_of_every_prompt_but_for_cal
     # STOP-10, U-5
     play, (paid, _) = asked_for(a_safe_write("paid"), a_safe_write("unpaid"))
     play.starts(paid)
-    send(play, "no, this", "supersede")
+    deliver(play, "no, this", "supersede")
     play.finishes(paid)
 
     assert [m["status"] for m in play.public_messages() if m["role"] == "assistant" and "status" in m] == []
@@ -293,7 +273,7 @@ def test_a_superseded_answer_stays_on_record_and_out_of_every_prompt_but_for_cal
     assert "paid (succeeded)" in words(play)[-2]
 
     other = a_session()
-    send(other, "no, this", "supersede")
+    deliver(other, "no, this", "supersede")
     other.model_ends("aborted", parts=(text_part("never mind"),))
     assert words(other) == ["hello", "no, this"]
     assert [m.get("status") for m in other.public_messages()] == [None, "superseded", None]

@@ -1,48 +1,27 @@
 """What waits in the inbox can be changed, and what shares a turn (spec INBOX-10..13)."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from perdure.core.commands import InboxPolicy
 from perdure.core.control_commands import DeliverMessage, EditMessage, MoveMessage, RemoveMessage
 from perdure.core.entries import Input
-from perdure.core.history import HistoryItem, ToolResultItem, history
 from perdure.core.inbox import DELIVERIES
 from perdure.errors import InvalidRequestError, NotFoundError, RequestConflictError
 from tests.unit.core.builders import (
     ALICE,
     GOES_ON,
-    Play,
     a_call,
     a_read,
     a_session,
     asked_for,
+    deliver,
+    waiting,
+    words,
 )
 
 COALESCING = {"support": InboxPolicy(coalesce=True)}
-
-
-def words(play: Play) -> list[str]:
-    """Return what the model would be shown, briefly."""
-    return [_word(item) for item in history(play.log)]
-
-
-def _word(item: HistoryItem) -> str:
-    if isinstance(item, ToolResultItem):
-        return f"{item.tool_name}: {item.status}"
-    return item.text
-
-
-def waiting(play: Play) -> list[tuple[str, str]]:
-    """Return the texts that wait and how each is delivered."""
-    inputs = play.inputs()
-    return [(inputs[m.message_id].text, m.delivery) for m in play.head.inbox]
-
-
-def send(play: Play, text: str, delivery: str | None = None, **changes: Any) -> dict[str, Any]:
-    return play.send(text, delivery=delivery, **changes).reply
 
 
 # --- what waits can be changed -----------------------------------------------------------------------------------
@@ -51,7 +30,7 @@ def send(play: Play, text: str, delivery: str | None = None, **changes: Any) -> 
 def test_a_waiting_message_can_be_edited_moved_and_taken_back() -> None:
     # INBOX-11, INBOX-12, INBOX-13
     play = a_session()
-    one, two, three = (send(play, text)["message_id"] for text in ("one", "two", "three"))
+    one, two, three = (deliver(play, text)["message_id"] for text in ("one", "two", "three"))
 
     play.apply(MoveMessage(message_id=three, before=one))
     assert [t for t, _ in waiting(play)] == ["three", "one", "two"]
@@ -78,7 +57,7 @@ def test_a_waiting_message_can_be_edited_moved_and_taken_back() -> None:
 def test_what_a_turn_has_can_not_be_changed_any_more() -> None:
     # INBOX-12, U-2
     play, (look,) = asked_for(a_read())
-    joined = send(play, "and hurry", "inject")["message_id"]
+    joined = deliver(play, "and hurry", "inject")["message_id"]
     play.runs(look)
 
     for message_id in (joined, play.turn.message_id):
@@ -92,8 +71,8 @@ def test_what_a_turn_has_can_not_be_changed_any_more() -> None:
 
 def test_a_message_does_not_move_past_those_that_are_delivered_another_way() -> None:
     play = a_session()
-    plain = send(play, "plain")["message_id"]
-    urgent = send(play, "urgent", "interrupt_next")["message_id"]
+    plain = deliver(play, "plain")["message_id"]
+    urgent = deliver(play, "urgent", "interrupt_next")["message_id"]
 
     with pytest.raises(InvalidRequestError, match="another way"):
         play.apply(MoveMessage(message_id=plain, before=urgent))
@@ -106,8 +85,8 @@ def test_a_message_does_not_move_past_those_that_are_delivered_another_way() -> 
 def test_a_waiting_message_can_be_delivered_in_every_other_way(delivery: str) -> None:
     # INBOX-04, INBOX-11: steer by id, send now
     play, _ = asked_for(a_read())
-    first = send(play, "first")["message_id"]
-    second = send(play, "second")["message_id"]
+    first = deliver(play, "first")["message_id"]
+    second = deliver(play, "second")["message_id"]
 
     reply = play.apply(DeliverMessage(message_id=second, delivery=delivery, actor=ALICE)).reply
 
@@ -126,8 +105,8 @@ def test_messages_that_coalesce_share_the_next_turn() -> None:
     # INBOX-10
     play = a_session(policies=COALESCING)
     for text in ("one", "two"):
-        send(play, text, policies=COALESCING)
-    send(play, "apart", policies=GOES_ON)
+        deliver(play, text, policies=COALESCING)
+    deliver(play, "apart", policies=GOES_ON)
 
     play.model_answers("done")
 
@@ -138,7 +117,7 @@ def test_messages_that_coalesce_share_the_next_turn() -> None:
 def test_messages_that_coalesce_are_absorbed_whole_or_not_at_all() -> None:
     # INBOX-10
     play, (look,) = asked_for(a_read())
-    ids = [send(play, text, policies=COALESCING)["message_id"] for text in ("one", "two")]
+    ids = [deliver(play, text, policies=COALESCING)["message_id"] for text in ("one", "two")]
 
     play.apply(DeliverMessage(message_id=ids[1], delivery="inject", actor=ALICE))
     play.runs(look)
@@ -152,8 +131,8 @@ def test_the_agents_inbox_says_how_a_message_is_delivered_that_does_not_say() ->
     play, _ = asked_for(a_call("look", "read"))
     injecting = {"support": InboxPolicy(delivery="inject")}
 
-    assert send(play, "one", policies=injecting)["delivered_as"] == "inject"
-    assert send(play, "two", "queue", policies=injecting)["delivered_as"] == "queue"
+    assert deliver(play, "one", policies=injecting)["delivered_as"] == "inject"
+    assert deliver(play, "two", "queue", policies=injecting)["delivered_as"] == "queue"
 
 
 def test_a_turn_that_an_older_version_began_takes_neither_stop_nor_steer() -> None:
@@ -162,7 +141,7 @@ def test_a_turn_that_an_older_version_began_takes_neither_stop_nor_steer() -> No
     play.head = replace(play.head, turn=replace(play.turn, controls=0))
 
     assert play.stop().reply == {"result": "not_controllable"}
-    assert send(play, "something else", "steer")["delivered_as"] == "queue"
+    assert deliver(play, "something else", "steer")["delivered_as"] == "queue"
     assert play.turn.stop is None
 
 
