@@ -85,13 +85,15 @@ async def test_the_requests_of_the_readme_end_in_a_refund(tmp_path: Path) -> Non
         output, _ = await shell.communicate()
     answers = [json.loads(line) for line in output.decode().splitlines() if line.startswith("{")]
     streamed = re.findall(r"^event: (.*)$", output.decode(), re.MULTILINE)
-    receipt, page, snapshot, decided = answers
+    receipt, page, snapshot, decided, sent, paused = answers
 
     assert receipt["turn_id"] == "turn-1"
     assert {"turn_started", "text_delta", "tool_call_finished", "interrupt_raised"} <= set(streamed)
     assert page["events"][-1]["type"] == "interrupt_raised"
     assert [interrupt["tool_name"] for interrupt in snapshot["pending_interrupts"]] == ["refund_order"]
     assert decided == {"result": "resolved"}
+    assert sent["delivered_as"] in ("steer", "queue")  # the turn may be over
+    assert paused == {"result": "recorded"}
 
 
 CURL = r"curl -s -w '\n'"

@@ -10,6 +10,8 @@ from tests.unit.api.builders import JSON, Api, Desk, code, read
 from tests.unit.api.test_openapi import fits
 
 SESSION = "/v1/sessions/s-1"
+KEPT = ("inject", "steer", "passive")
+"""Deliveries that a waiting message keeps; the others are done once the running turn is told to stop."""
 
 
 async def thinking(api: Api, *waiting: str) -> list[str]:
@@ -54,6 +56,23 @@ async def test_every_delivery_mode_is_taken_and_told(api: Api, desk: Desk, deliv
 
     assert (status, receipt["delivered_as"]) == (202, delivery)
     fits(shapes.Receipt, receipt)
+    _, inbox = await api.get(f"{SESSION}/inbox")
+    states = {"steer": "steered", "passive": "passive"}
+    shown = [(entry["delivery"], entry["state"]) for entry in inbox["entries"]]
+    assert shown in ([], [(delivery if delivery in KEPT else "queue", states.get(delivery, "queued"))])
+    assert bool(shown) or delivery in ("interrupt", "interrupt_next", "supersede")
+
+
+async def test_an_answer_that_was_superseded_says_so(api: Api) -> None:
+    await api.refund_that_waits("s-1")
+
+    await api.post(f"{SESSION}/inputs", {"text": "hello", "delivery": "supersede"})
+    await api.until("s-1", "turn_completed")
+
+    _, page = await api.get(f"{SESSION}/messages")
+    fits(shapes.MessagePage, page)
+    said = {m["parts"][0]["text"]: m.get("status") for m in page["messages"] if m["role"] == "assistant"}
+    assert said == {"One moment.": "superseded", "You said: hello": None}
 
 
 async def test_without_a_running_turn_a_steer_is_an_ordinary_message(api: Api) -> None:

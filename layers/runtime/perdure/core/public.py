@@ -63,6 +63,8 @@ def public_message(
         shown["status"] = "rehomed"
     elif fate is not None and message.role == "assistant":
         shown["parts"] = fate.cut(message.message_id, tuple(shown["parts"]))
+        if fate.discarded:
+            shown["status"] = "superseded"
     return shown
 
 
