@@ -151,7 +151,7 @@ def test_a_turn_that_an_older_version_began_takes_neither_stop_nor_steer() -> No
 def test_a_message_that_went_back_to_the_inbox_and_was_edited_is_shown_as_edited() -> None:
     # U-3
     play, (look,) = asked_for(a_read("look"))
-    message_id = send(play, "and hurry", "inject")["message_id"]
+    message_id = deliver(play, "and hurry", "inject")["message_id"]
     play.runs(look)
     play.model_ends("failed")
     base = play.head.inbox[0].input_version
@@ -168,7 +168,7 @@ def test_a_message_that_went_back_to_the_inbox_and_was_edited_is_shown_as_edited
 def test_messages_that_share_a_turn_are_steered_into_one_turn_even_when_the_running_one_ends_at_once() -> None:
     # INBOX-10: the second one must not steer away the turn that the first one has just begun.
     play, _ = asked_for(a_call(gated=True))
-    one, two = (send(play, text, policies=COALESCING)["message_id"] for text in ("one", "two"))
+    one, two = (deliver(play, text, policies=COALESCING)["message_id"] for text in ("one", "two"))
 
     play.apply(DeliverMessage(message_id=one, delivery="steer", actor=ALICE))
 
