@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from perdure.api import event_shapes, shapes
 from perdure.api.messages import json_bytes
 from perdure.api.openapi import document
+from perdure.api.payload_shapes import PAYLOADS
 from perdure.api.routes import ROUTES
 from perdure.core.head import Head, StopMarker, Turn
 from perdure.core.public import public_state
@@ -109,6 +110,20 @@ async def test_what_the_service_answers_is_what_the_document_says(api: Api, desk
     fits(event_shapes.EventPage, events)
 
 
+def fit_their_types(events: list[dict[str, Any]]) -> None:
+    """Check that the document knows the type and every field of the payload of some events."""
+    for event in events:
+        fits(PAYLOADS[event["type"]], event["payload"])
+
+
+def test_the_document_tells_the_payload_of_every_type_of_event() -> None:
+    schemas = document(tickets=True)["components"]["schemas"]
+
+    payloads = schemas["Event"]["x-payloads"]
+    assert set(payloads) == set(event_shapes.EventTypes)
+    assert {ref["$ref"].rpartition("/")[2] for ref in payloads.values()} <= set(schemas)
+
+
 async def test_a_long_transcript_and_a_turn_that_is_being_stopped_fit_as_well(api: Api) -> None:
     for _ in range(26):
         _, receipt = await api.post("/v1/sessions/s-1/inputs", {"text": "hi"})
@@ -134,5 +149,5 @@ async def test_events_have_types_that_the_document_names(api: Api) -> None:
 
     _, page = await api.get("/v1/sessions/s-1/events")
 
-    assert {event["type"] for event in page["events"]} <= set(event_shapes.EventTypes)
+    fit_their_types(page["events"])
     assert [event["sequence"] for event in page["events"]] == list(range(1, len(page["events"]) + 1))

@@ -7,39 +7,9 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
-EventTypes = (
-    "turn_started",
-    "turn_completed",
-    "turn_failed",
-    "turn_stopping",
-    "turn_cancelled",
-    "turn_steered",
-    "model_started",
-    "model_finished",
-    "model_retry_scheduled",
-    "attempt_reset",
-    "text_delta",
-    "reasoning_delta",
-    "tool_call_deferred",
-    "tool_call_started",
-    "tool_progress",
-    "tool_call_finished",
-    "interrupt_raised",
-    "interrupt_resolved",
-    "message_queued",
-    "message_removed",
-    "usage_recorded",
-    "session_paused",
-    "session_resumed",
-    "hold.released",
-    "inbox.edited",
-    "inbox.joined",
-    "inbox.moved",
-    "session.closed",
-    "session.reopened",
-    "session.seeded",
-    "settings.changed",
-)
+from perdure.api.payload_shapes import PAYLOADS
+
+EventTypes = tuple(PAYLOADS)
 
 
 class Event(BaseModel):

@@ -12,6 +12,7 @@ from pydantic_core import core_schema
 from perdure._version import __version__
 from perdure.api import event_shapes, shapes, sse
 from perdure.api.bodies import EmptyBody
+from perdure.api.payload_shapes import PAYLOADS
 from perdure.api.reading import MAX_WAIT_SECONDS, QueryParam
 from perdure.api.route import Route
 from perdure.api.routes import ROUTES
@@ -81,8 +82,10 @@ def _schemas(routes: list[Route]) -> dict[str, Any]:
     wanted += [(route.body, "validation") for route in routes if route.body]
     wanted += [(route.reply, "serialization") for route in routes if route.reply]
     wanted.append((event_shapes.Event, "serialization"))
+    wanted += [(payload, "serialization") for payload in PAYLOADS.values()]
     _, schema = models_json_schema(list(dict.fromkeys(wanted)), ref_template=_REF, schema_generator=_AbsentNotNull)
     definitions: dict[str, Any] = schema["$defs"]
+    definitions["Event"]["x-payloads"] = {name: _ref(payload) for name, payload in PAYLOADS.items()}
     return definitions
 
 

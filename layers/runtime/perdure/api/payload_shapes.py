@@ -1,0 +1,257 @@
+"""What each type of event says (spec A.3). A field with the default None is absent when it is not set."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+from perdure.api.bodies import Delivery
+from perdure.api.shapes import Cost, Figure, TurnError, Usage
+
+
+class Who(BaseModel):
+    """A verified subject of a token issuer; `perdure` itself, when a deadline passed."""
+
+    issuer: str
+    subject: str
+
+
+class Done(BaseModel):
+    """Who did it; None: it came about by itself."""
+
+    actor: Who | None = None
+
+
+class NoPayload(BaseModel):
+    """Nothing but the event itself."""
+
+
+class TurnStarted(BaseModel):
+    """`message_ids` when several messages share the turn; `retry_of` names the failed turn that it goes on with."""
+
+    sequence: int
+    message_id: str
+    message_ids: list[str] | None = None
+    retry_of: str | None = None
+    retry_id: str | None = None
+
+
+class TurnEnd(BaseModel):
+    """`rehomed`: messages that had joined the turn, got no answer by it and went back to the inbox."""
+
+    message_count: int
+    usage: Usage
+    rehomed: list[str] | None = None
+
+
+class TurnCompleted(TurnEnd):
+    """`reason`: what ended the turn besides an answer. `absorbed`: messages that joined it and are answered with it."""
+
+    reason: str | None = None
+    policy_name: str | None = None
+    absorbed: list[str] | None = None
+
+
+class TurnFailed(TurnEnd):
+    """`held`: later messages wait until the turn is retried or dismissed."""
+
+    error: TurnError
+    held: Literal[True] | None = None
+
+
+Reason = Literal["stopped", "interrupted", "superseded"]
+
+
+class TurnStopping(Done):
+    """A stop was recorded: by a person, or by a message that interrupts or supersedes."""
+
+    disposition: Literal["keep", "discard"]
+    reason: Reason
+
+
+class TurnCancelled(TurnEnd):
+    """The stopped turn is over. `frontier`: what the screen had shown, in a form of our own."""
+
+    reason: Reason | None = None
+    disposition: Literal["keep", "discard"] | None = None
+    frontier: dict[str, Any] | None = None
+
+
+class TurnSteered(TurnEnd):
+    """The turn gave way to messages that follow at once."""
+
+    steered_message_count: int
+
+
+class ModelFinished(BaseModel):
+    """How a model step ended: `completed`, `failed`, `aborted`, …"""
+
+    status: str
+    reason: str | None = None
+
+
+class RetryScheduled(BaseModel):
+    """The model is asked again after a wait. `attempt`: which reconnect of the turn it is."""
+
+    retry_in_ms: int
+    attempt: int
+    reason: str
+
+
+class AttemptReset(BaseModel):
+    """What was shown of this attempt is no part of the answer: drop it."""
+
+    reason: str
+
+
+class Delta(BaseModel):
+    """A piece of text, live."""
+
+    text: str
+
+
+class CallDeferred(BaseModel):
+    """The model asked for a call."""
+
+    tool_call_id: str
+    tool_name: str
+    effect: str
+    requires_approval: bool
+
+
+class CallStarted(BaseModel):
+    """A call began."""
+
+    tool_call_id: str
+    tool_name: str
+
+
+class CallProgress(BaseModel):
+    """A word of a running tool, live."""
+
+    tool_call_id: str
+    text: str
+
+
+class CallFinished(BaseModel):
+    """A call has its one result, also when it was not run."""
+
+    tool_call_id: str
+    tool_name: str
+    status: str
+    cancellation_reason: str | None = None
+
+
+class InterruptRaised(BaseModel):
+    """Somebody is asked."""
+
+    interrupt_id: str
+    kind: str
+    tool_call_id: str | None = None
+    tool_name: str | None = None
+    arguments_hash: str | None = None
+    deadline: datetime | None = None
+
+
+class InterruptResolved(Done):
+    """It was decided, or withdrawn (`cancellation_reason`)."""
+
+    interrupt_id: str
+    kind: str
+    approved: bool | None = None
+    message: str | None = None
+    rejection_message: str | None = None
+    cancellation_reason: str | None = None
+
+
+class MessageQueued(BaseModel):
+    """A message waits."""
+
+    message_id: str
+    delivery: Delivery
+
+
+class MessageJoined(BaseModel):
+    """An injected message joined the running turn."""
+
+    message_id: str
+    sequence: int
+
+
+class MessageNamed(BaseModel):
+    """A waiting message was changed."""
+
+    message_id: str
+
+
+class MessageRemoved(Done):
+    """A waiting message was taken back."""
+
+    message_id: str
+
+
+class HoldReleased(Done):
+    """The inbox goes on. `reason`: what it was blocked for, if it was."""
+
+    reason: str | None = None
+
+
+class Seeded(BaseModel):
+    """A history was imported."""
+
+    message_count: int
+
+
+class CallFigures(BaseModel):
+    """What one provider call used."""
+
+    input_tokens: Figure
+    output_tokens: Figure
+    cached_input_tokens: Figure
+    reasoning_tokens: Figure
+    cost: Cost | None = None
+
+
+class UsageRecorded(BaseModel):
+    """What one provider call used, and the session by then."""
+
+    recorded: CallFigures
+    session: Usage
+
+
+PAYLOADS: dict[str, type[BaseModel]] = {
+    "turn_started": TurnStarted,
+    "turn_completed": TurnCompleted,
+    "turn_failed": TurnFailed,
+    "turn_stopping": TurnStopping,
+    "turn_cancelled": TurnCancelled,
+    "turn_steered": TurnSteered,
+    "model_started": NoPayload,
+    "model_finished": ModelFinished,
+    "model_retry_scheduled": RetryScheduled,
+    "attempt_reset": AttemptReset,
+    "text_delta": Delta,
+    "reasoning_delta": Delta,
+    "tool_call_deferred": CallDeferred,
+    "tool_call_started": CallStarted,
+    "tool_progress": CallProgress,
+    "tool_call_finished": CallFinished,
+    "interrupt_raised": InterruptRaised,
+    "interrupt_resolved": InterruptResolved,
+    "message_queued": MessageQueued,
+    "message_removed": MessageRemoved,
+    "usage_recorded": UsageRecorded,
+    "session_paused": Done,
+    "session_resumed": Done,
+    "hold.released": HoldReleased,
+    "inbox.edited": MessageNamed,
+    "inbox.joined": MessageJoined,
+    "inbox.moved": MessageNamed,
+    "session.closed": Done,
+    "session.reopened": Done,
+    "session.seeded": Seeded,
+    "settings.changed": Done,
+}
+"""The payload of each type of event."""
