@@ -115,17 +115,33 @@ class Reader:
         return (entry.settings if entry else None) or {}
 
     async def frontier(self, key: SessionKey, cursor: Cursor) -> Frontier:
-        """Return what a screen showed that had come as far as a cursor (spec STOP-05)."""
+        """Return what a screen showed that had come as far as a cursor (spec STOP-05).
+
+        An answer that began anew since then, by a reconnect or another attempt, was not on it at all.
+        """
         version = cursor.version if cursor.index else cursor.version - 1
-        for step_id, attempt, seen in cursor.progress:
-            progress = (await self._ports.live.progress(key, step_id, attempt))[:seen]
-            if step_id.startswith("model-") and len(progress) == seen:
-                sizes = {"text": 0, "reasoning": 0}
-                for part in parts_of(progress):
-                    sizes[part["type"]] += len(part["text"])
-                return Frontier(version=version, text=sizes["text"], reasoning=sizes["reasoning"])
-        running = any(step_id.startswith("model-") for step_id, _, _ in cursor.progress)
-        return Frontier(version=version, text=None if running else 0, reasoning=None if running else 0)
+        step = next((step for step in cursor.progress if step[0].startswith("model-")), None)
+        if step is None or await self._attempt_of(key, step[0], version) not in (None, step[1]):
+            return Frontier(version=version, text=0, reasoning=0)
+        step_id, attempt, seen = step
+        progress = await self._ports.live.progress(key, step_id, attempt)
+        if any(event.type == "attempt_reset" for event in progress[seen:]):
+            return Frontier(version=version, text=0, reasoning=0)
+        if len(progress) < seen:
+            return Frontier(version=version)
+        sizes = {"text": 0, "reasoning": 0}
+        for part in parts_of(progress[:seen]):
+            sizes[part["type"]] += len(part["text"])
+        return Frontier(version=version, text=sizes["text"], reasoning=sizes["reasoning"])
+
+    async def _attempt_of(self, key: SessionKey, step_id: str, version: int) -> int | None:
+        """Return the attempt of a model step that runs, or that ended soon after a version; None: not known."""
+        log = await self._ports.store.read(key, first=version + 1, limit=ENTRIES_PER_READ)
+        step = log.head.turn.step if log.head.turn else None
+        if step is not None and step.step_id == step_id:
+            return step.attempt
+        ended = (event for entry in log.entries for event in entry.events if event.type == "model_finished")
+        return next((event.attempt for event in ended if event.step_execution_id == step_id), None)
 
     async def messages(self, key: SessionKey, *, before: str | None, limit: int) -> JsonObject:
         """Return `{messages, next_before?, deleted_before?}`, oldest first; fewer if they are large."""

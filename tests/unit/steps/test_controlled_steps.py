@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
@@ -253,6 +254,53 @@ async def test_a_stop_cuts_the_text_that_the_screen_had_not_shown_yet() -> None:
         (partial,) = (await stage.snapshot())["messages"][1:]
         assert partial["parts"] == [{"type": "text", "text": "Once upon a time"}]
         assert "long ago" in str([entry.messages for entry in await stage.entries()])
+
+
+@pytest.mark.parametrize("ends", ["reconnect", "worker dies"])
+async def test_a_stop_keeps_nothing_of_an_answer_that_began_anew_behind_what_the_screen_showed(ends: str) -> None:
+    # STOP-05: how much was shown of the answer before is no measure for this one
+    model = TwiceAsked()
+    async with open_stage(an_agent(model=model)) as stage:
+        await stage.send("tell me a story")
+        step = asyncio.create_task(run_model(stage.deps, stage.taken()))
+        await model.said[0].wait()
+        await stage.clock.settle()
+        shown = [event for event in await stage.events() if event["type"] == "text_delta"][-1]
+        if ends == "reconnect":
+            model.go_on.set()
+        else:
+            step.cancel()  # the process is gone
+            await asyncio.gather(step, return_exceptions=True)
+            await stage.clock.advance(130)
+            await sweep_session(stage.deps, KEY)
+            step = asyncio.create_task(run_model(stage.deps, stage.taken()))
+        await stage.clock.advance(1)
+        await model.said[1].wait()
+
+        assert await stage.stop(frontier=shown["cursor"]) == {"result": "recorded"}
+        await stage.clock.run(asyncio.wait({step}))
+
+        assert "Bonjour" in str([entry.messages for entry in await stage.entries()])
+        assert "Bonj" not in str((await stage.snapshot())["messages"])
+
+
+class TwiceAsked:
+    """Streams "Hello", and when it is asked again "Bonjour". The first stream breaks once `go_on` is set."""
+
+    provider = "stub"
+    model = "stub"
+
+    def __init__(self) -> None:
+        self._asked = 0
+        self.said = (asyncio.Event(), asyncio.Event())
+        self.go_on = asyncio.Event()
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta]:
+        number, self._asked = self._asked, self._asked + 1
+        yield TextDelta(("Hello", "Bonjour")[number])
+        self.said[number].set()
+        await self.go_on.wait() if number == 0 else await asyncio.Event().wait()
+        raise failing()
 
 
 # --- credentials -----------------------------------------------------------------------------------------------
