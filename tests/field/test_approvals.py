@@ -210,36 +210,6 @@ async def test_f060_a_call_that_ends_the_history_without_a_decision_never_runs()
 # --- rules that decide instead of a person --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("every_third", ["approved", "ask"])
-async def test_f058_what_a_rule_approves_is_bound_by_the_turns_cap_across_all_approvals(
-    every_third: Literal["approved", "ask"],
-) -> None:
-    steps: list[int] = []
-
-    @function_tool(
-        effect="non_idempotent_write",
-        requires_approval=lambda arguments: every_third if arguments["n"] % 3 == 0 else "approved",
-    )
-    async def step(n: int) -> str:
-        steps.append(n)
-        return "ok"
-
-    model = ScriptedModel(lambda request: Reply(calls=(call("step", n=len(tool_results(request)) + 1),)))
-    async with open_stage(an_agent(step, model=model, max_model_calls=10)) as stage:
-        await stage.send("Go on for ever.")
-
-        await stage.run_all()
-        while (await stage.snapshot())["pending_interrupts"]:
-            await stage.approve(await the_pending(stage))
-            await stage.run_all()
-
-        last = (await stage.events())[-1]
-        assert steps == list(range(1, 11))
-        assert len(model.requests) == 11
-        assert model.requests[-1].tools == ()
-        assert (last["type"], last["payload"]["reason"]) == ("turn_completed", "model_call_limit")
-
-
 async def test_a_rule_is_asked_once_and_its_stored_word_holds_when_the_call_is_run_again() -> None:
     asked: list[Mapping[str, Any]] = []
 

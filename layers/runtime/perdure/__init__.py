@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from perdure.agents.policies import ToolPolicy
     from perdure.agents.prepare import StepChanges
     from perdure.agents.prompt import PromptSection
-    from perdure.agents.stop_policies import StopPolicy, stop_after
+    from perdure.agents.stop_policies import StopPolicy, stop_after, token_budget
     from perdure.agents.tools import ToolContext, current_tool_context, function_tool
     from perdure.client import connect
     from perdure.core.cursor import advance_sequence
@@ -43,6 +43,7 @@ __all__ = [
     "function_tool",
     "open",
     "stop_after",
+    "token_budget",
 ]
 
 _HOMES = {
@@ -63,6 +64,7 @@ _HOMES = {
     "function_tool": ("perdure.agents.tools", "function_tool"),
     "open": ("perdure.embedded.runtime", "open_runtime"),
     "stop_after": ("perdure.agents.stop_policies", "stop_after"),
+    "token_budget": ("perdure.agents.stop_policies", "token_budget"),
 }
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from perdure.agents.budget import ContextFill
 from perdure.agents.step import StepContext, past_steps
-from perdure.agents.stop_policies import StopPolicy, stop_after, winner
+from perdure.agents.stop_policies import StopPolicy, stop_after, token_budget, winner
 from perdure.core.history import CallItem, HistoryItem, ModelItem, ToolResultItem, UserItem
+from perdure.core.usage import NO_TOTALS, NO_USAGE, CallUsage
 from perdure.errors import ConfigurationError
 from tests.unit.agents.builders import an_agent
 
@@ -102,3 +104,27 @@ def test_two_policies_of_one_name_are_refused() -> None:
 
     with pytest.raises(ConfigurationError, match="two stop policies named 'after-pay'"):
         an_agent(stop_policies=policies)
+
+
+@pytest.mark.parametrize(
+    ("calls", "goes_on", "is_strict"),
+    [
+        ([CallUsage(input_tokens=60, output_tokens=39)], True, True),
+        ([CallUsage(input_tokens=60, output_tokens=20), CallUsage(input_tokens=10, output_tokens=10)], False, False),
+        ([NO_USAGE], True, False),
+        ([CallUsage(input_tokens=99), CallUsage(output_tokens=0)], True, False),
+        ([CallUsage(input_tokens=100), NO_USAGE], False, False),
+    ],
+)
+async def test_f058_a_token_budget_counts_what_was_reported_and_says_what_follows_the_unknown(
+    calls: list[CallUsage], goes_on: bool, is_strict: bool
+) -> None:
+    step = replace(a_step(*LOOKED), turn_usage=NO_TOTALS.plus(calls))
+
+    assert (await winner([token_budget(100)], step) is None) == goes_on
+    assert (await winner([token_budget(100, unknown="stop")], step) is None) == is_strict
+
+
+def test_a_token_budget_of_nothing_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="at least 1"):
+        token_budget(0)

@@ -207,6 +207,7 @@ def _seen(agent: AgentDefinition, context: AgentTurnContext, window: int | None)
             prompt=reported(context.last_prompt_tokens),
             window=declared(window if window is not None else context_window(agent.model)),
         ),
+        "turn_usage": context.turn_usage,
     }
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from perdure.core.entries import FileRef
 from perdure.core.history import HistoryItem
-from perdure.core.usage import NO_USAGE, CallUsage
+from perdure.core.usage import NO_TOTALS, NO_USAGE, CallUsage, UsageTotals
 from perdure.models.base import ModelClient, ModelRequest, ReasoningDelta, StreamItem, TextDelta
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ class AgentTurnContext:
         turn_start: Where in `history` the running turn begins.
         last_prompt_tokens: Size of the prompt of the last completed step, as its provider reported it. None: there is
             none, or it did not.
+        turn_usage: What the provider calls of the turn have used before this step.
         alive: To be called when something came that shows nothing, so that the inactivity timeout begins anew; `emit`
             does so by itself.
     """
@@ -61,6 +62,7 @@ class AgentTurnContext:
     abort: asyncio.Event = field(default_factory=asyncio.Event)
     turn_start: int = 0
     last_prompt_tokens: int | None = None
+    turn_usage: UsageTotals = NO_TOTALS
     alive: Callable[[], None] = lambda: None
 
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from perdure.agents.budget import ContextFill
 from perdure.core.history import CallItem, HistoryItem, ModelItem, ToolResultItem
+from perdure.core.usage import NO_TOTALS, UsageTotals
 
 JsonObject = dict[str, Any]
 T = TypeVar("T")
@@ -47,6 +48,8 @@ class StepContext(InstructionContext):
         history: The whole conversation as the model would see it, this turn included.
         steps: The steps of the running turn so far, oldest first; empty in the first one.
         context_fill: How large the prompt of the last completed step was, beside the window of its model.
+        turn_usage: What all provider calls of the running turn have used, failed ones and lost attempts included. A
+            figure that some call lacks is a floor, and `missing` names it.
     """
 
     tenant: str
@@ -54,6 +57,7 @@ class StepContext(InstructionContext):
     history: tuple[HistoryItem, ...]
     steps: tuple[PastStep, ...]
     context_fill: ContextFill
+    turn_usage: UsageTotals = NO_TOTALS
 
 
 def past_steps(items: Iterable[HistoryItem]) -> tuple[PastStep, ...]:

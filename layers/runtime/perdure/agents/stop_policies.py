@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from perdure.agents.step import StepContext, answered
 from perdure.errors import ConfigurationError
@@ -48,6 +49,34 @@ def stop_after(tool_name: str) -> StopPolicy:
         return any(result.tool_name == tool_name and result.status == "succeeded" for result in results)
 
     return StopPolicy(name=f"after-{tool_name}", when=succeeded, tool_only=True)
+
+
+def token_budget(limit: int, *, unknown: Literal["continue", "stop"] = "continue") -> StopPolicy:
+    """Return the policy `token-budget`: the turn ends before a model call once it has used this many tokens.
+
+    Counted is what the providers reported of all calls of the turn, input (cached too) and output together, across
+    continuations, crashes, waits and approvals. The call that passes the limit is still paid, so a turn uses at most
+    `limit` and one call more. A retry by a person is a turn of its own, with a budget of its own.
+
+    Args:
+        limit: Tokens, at least 1.
+        unknown: What follows a call whose provider reported no figure, such as one that failed. It is never taken for
+            zero: `continue` compares the rest, which is a floor, so that `max_model_calls` alone may bound the turn;
+            `stop` ends the turn, because nobody can tell that the budget holds.
+
+    Raises:
+        ConfigurationError: The limit is below 1.
+    """
+    if limit < 1:
+        raise ConfigurationError(f"a token budget of {limit} ends no turn sensibly: give at least 1")
+
+    def spent(step: StepContext) -> bool:
+        used = step.turn_usage
+        if unknown == "stop" and {"input_tokens", "output_tokens"} & set(used.missing):
+            return True
+        return (used.input_tokens or 0) + (used.output_tokens or 0) >= limit
+
+    return StopPolicy(name="token-budget", when=spent)
 
 
 async def winner(policies: Sequence[StopPolicy], step: StepContext) -> StopPolicy | None:
