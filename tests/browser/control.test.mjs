@@ -6,7 +6,7 @@ import { test } from "node:test";
 
 import { deliveriesFor, deliveryOf } from "../../layers/runtime/perdure/embedded/console/deliveries.js";
 import { initialState } from "../../layers/runtime/perdure/embedded/console/reducer.js";
-import { parsed, withMode } from "../../layers/runtime/perdure/embedded/console/settings.js";
+import { parsed, withSetting } from "../../layers/runtime/perdure/embedded/console/settings.js";
 import { view } from "../../layers/runtime/perdure/embedded/console/view.js";
 import { moved } from "../../layers/runtime/perdure/embedded/console/waiting.js";
 import { activityText, countdownText, gateText } from "../../layers/runtime/perdure/embedded/console/wording.js";
@@ -277,8 +277,8 @@ test("settings are a JSON object of at most 16 KiB with a known approval mode", 
   assert.match(parsed(JSON.stringify({ a: "x".repeat(16 * 1024 - 7) })).problem, /too many/);
 });
 
-test("the picker changes the approval mode and nothing else", () => {
-  const text = withMode('{"model": "small", "approval_mode": "ask"}', "read_only");
+test("a picker changes its setting and nothing else", () => {
+  const text = withSetting('{"model": "small", "approval_mode": "ask"}', "approval_mode", "read_only");
   assert.deepEqual(JSON.parse(text), { approval_mode: "read_only", model: "small" });
-  assert.deepEqual(JSON.parse(withMode(text, "")), { model: "small" });
+  assert.deepEqual(JSON.parse(withSetting(text, "approval_mode", "")), { model: "small" });
 });

@@ -12,6 +12,7 @@ from typing import Any
 AGENTS = """
 import asyncio
 import json
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -43,7 +44,9 @@ def directed(request):
     return reply(request)
 
 
-agent = support_agent(Directed(directed, delay=timedelta(milliseconds=20)))
+PIECE = timedelta(milliseconds=20)
+models = {name: Directed(directed, delay=PIECE, model=at) for name, at in [("large", "l-1"), ("small", "s-1")]}
+agent = replace(support_agent(models["large"]), models=models)
 """
 
 

@@ -22,7 +22,7 @@ from tests.browser.helpers import (
 
 pytestmark = [pytest.mark.browser, pytest.mark.processes]
 
-# Visible controls without a name.
+# Visible controls without a name, which a sign is not.
 NAMELESS = """
 [...document.querySelectorAll("button, input, textarea, select, [role=group], [role=region], dialog[open]")]
   .filter((control) => control.checkVisibility())
@@ -30,7 +30,7 @@ NAMELESS = """
     const labelled = document.getElementById(control.getAttribute("aria-labelledby") ?? "")?.textContent;
     const labels = [...(control.labels ?? [])].map((label) => label.textContent).join("");
     const own = control.matches("button") ? control.textContent : "";
-    return !(control.getAttribute("aria-label") ?? labelled ?? (labels || own)).trim();
+    return !/\\p{L}/u.test(control.getAttribute("aria-label") ?? labelled ?? (labels || own));
   })
   .map((control) => control.outerHTML)
 """
@@ -182,6 +182,7 @@ def test_the_controls_fit_a_phone_and_a_finger(page: Page, server: DevServer) ->
     for control in ("Stop", "Interrupt", "Pause"):
         expect(page.get_by_role("button", name=control, exact=True)).to_be_in_viewport(ratio=1)
     expect(live(page)).to_be_in_viewport()
+    assert page.locator(".foot").evaluate("(foot) => foot.getBoundingClientRect().bottom") <= 390
     page.set_viewport_size({"width": 390, "height": 844})
 
     page.get_by_role("button", name="Stop").click()

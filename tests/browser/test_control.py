@@ -281,11 +281,13 @@ def test_settings_are_checked_saved_and_hold(page: Page, server: DevServer) -> N
     expect(dialog.get_by_role("button", name="Save")).to_be_disabled()
     text.fill('{"tone": "kind"}')
     dialog.get_by_label("Approvals").select_option("always_ask")
+    dialog.get_by_label("Model").select_option("small (s-1)")
     dialog.get_by_role("button", name="Save").click()
 
     expect(dialog).to_have_count(0)
-    assert ask(server, page)["settings"] == {"approval_mode": "always_ask", "tone": "kind"}
+    assert ask(server, page)["settings"] == {"approval_mode": "always_ask", "model": "small", "tone": "kind"}
     say(page, "Where is order 3?")
     expect(page.get_by_role("group", name="Tool call lookup_order")).to_contain_text("needs approval")
     page.get_by_role("button", name="Settings").click()
     expect(dialog.get_by_label("Approvals")).to_have_value("always_ask")
+    expect(dialog.get_by_label("Model")).to_have_value("small")

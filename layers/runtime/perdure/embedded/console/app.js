@@ -223,6 +223,19 @@ async function recall(messageId) {
   announce("The message is back in the message field.");
 }
 
+async function openSettings() {
+  const opened = session;
+  let agents = [];
+  try {
+    ({ agents } = await get("/v1/agents"));
+  } catch {
+    // without it there is no picker
+  }
+  if (opened !== session) return;
+  const { agent, settings: now } = view(state);
+  settings.open(now, agents.find(({ name }) => name === agent)?.models ?? []);
+}
+
 function recallLast() {
   const last = view(state).inbox.at(-1);
   if (last && !last.sending) recall(last.key);
@@ -231,7 +244,7 @@ function recallLast() {
 $("stop").addEventListener("click", stop);
 $("retry-now").addEventListener("click", () => session.retry());
 $("pause").addEventListener("click", () => session.pause(!view(state).paused));
-$("open-settings").addEventListener("click", () => settings.open(view(state).settings));
+$("open-settings").addEventListener("click", openSettings);
 $("older").addEventListener("click", () => session.older());
 $("error-close").addEventListener("click", () => showError(null));
 $("more-sessions").addEventListener("click", () => loadSessions(nextSessions));

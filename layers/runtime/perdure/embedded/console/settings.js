@@ -1,4 +1,4 @@
-// The settings of a session as they are: one JSON object, replaced whole, with a picker for its approval mode.
+// The settings of a session as they are: one JSON object, replaced whole, with pickers for approval mode and model.
 
 import { el, setText, show } from "./dom.js";
 
@@ -33,37 +33,41 @@ export function parsed(text) {
   return bytes > MAX_BYTES ? { problem: `${bytes} bytes of JSON are too many: ${MAX_BYTES} are the most.` } : { settings };
 }
 
-/** Return the text of settings with another approval mode; an empty one takes it out. Pure. */
-export function withMode(text, mode) {
-  const { approval_mode: _, ...others } = parsed(text).settings;
-  return pretty(mode ? { approval_mode: mode, ...others } : others);
+/** Return the text of settings with one of them changed; an empty value takes it out. Pure. */
+export function withSetting(text, name, value) {
+  const { [name]: _, ...others } = parsed(text).settings;
+  return pretty(value ? { [name]: value, ...others } : others);
 }
 
 const pretty = (settings) => JSON.stringify(settings, null, 2);
 
 /**
- * Return `{ open(settings), update(settings) }` of the editor in `dialog`.
+ * Return `{ open(settings, models), update(settings) }` of the editor in `dialog`; `models` as `/v1/agents` tells.
  *
  * `onSave(settings)` resolves to null, or to why they were refused.
  */
 export function settingsEditor(dialog, { onSave }) {
   const $ = (selector) => dialog.querySelector(selector);
   const field = $("textarea");
-  const picker = $("select");
+  const mode = $("#settings-mode");
+  const model = $("#settings-model");
   const save = $("[type=submit]");
   let base = ""; // what was there when the editor was opened
 
-  picker.append(...MODES.map(({ name, label }) => el("option", { value: name }, label)));
+  mode.append(...MODES.map(({ name, label }) => el("option", { value: name }, label)));
 
   function check() {
     const { settings, problem = "" } = parsed(field.value);
     setText($("[role=alert]"), problem);
     show($("[role=alert]"), problem !== "");
     save.disabled = problem !== "";
-    picker.disabled = settings === undefined;
+    mode.disabled = model.disabled = settings === undefined;
     field.setAttribute("aria-invalid", problem ? "true" : "false");
-    if (settings) picker.value = settings.approval_mode ?? "";
-    setText($(".mode"), MODES.find(({ name }) => name === picker.value)?.tells ?? "");
+    if (settings) {
+      mode.value = settings.approval_mode ?? "";
+      model.value = typeof settings.model === "string" ? settings.model : ""; // nothing is picked for one that is not there
+    }
+    setText($(".mode"), MODES.find(({ name }) => name === mode.value)?.tells ?? "");
   }
 
   async function submit(event) {
@@ -81,15 +85,20 @@ export function settingsEditor(dialog, { onSave }) {
   }
 
   field.addEventListener("input", check);
-  picker.addEventListener("change", () => {
-    field.value = withMode(field.value, picker.value);
-    check();
-  });
+  for (const [picker, name] of [[mode, "approval_mode"], [model, "model"]]) {
+    picker.addEventListener("change", () => {
+      field.value = withSetting(field.value, name, picker.value);
+      check();
+    });
+  }
   $("form").addEventListener("submit", submit);
   $("[data-close]").addEventListener("click", () => dialog.close());
 
   return {
-    open(settings) {
+    open(settings, models) {
+      const choices = models.map(({ name, model: at }) => el("option", { value: name }, name === at ? name : `${name} (${at})`));
+      model.replaceChildren(el("option", { value: "" }, "The agent's own"), ...choices);
+      show(model.parentElement, models.length > 0);
       base = pretty(settings);
       field.value = base;
       field.rows = Math.min(16, Math.max(6, base.split("\n").length + 1));
