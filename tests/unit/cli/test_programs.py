@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 
 import httpx
@@ -10,6 +11,7 @@ import pytest
 
 import perdure
 from perdure.testing.processes import ChildProcess, finished
+from perdure.webhooks import signature
 
 pytestmark = pytest.mark.processes
 
@@ -76,3 +78,36 @@ async def test_agents_from_a_folder_of_the_users_talk_to_the_server_that_the_env
         ("lookup_order", {"order_id": "7"})
     ]
     assert "on its way" in snapshot["messages"][-1]["parts"][0]["text"]
+
+
+HOOKED = """
+from perdure import AgentDefinition
+from perdure.models import ScriptedModel
+from perdure.webhooks import HookMessage, Webhook
+
+agent = AgentDefinition(name="mine", model=ScriptedModel(lambda request: "noted"))
+webhooks = [Webhook(name="shop", secret_env="SHOP", handler=lambda event: HookMessage("order-7", event["text"]))]
+"""
+
+
+async def test_the_server_takes_the_events_of_webhooks_beside_the_agents(tmp_path: Path) -> None:
+    (tmp_path / "hooked.py").write_text(HOOKED, encoding="utf-8")
+    secret, body, at = "a secret that nobody else knows", b'{"text": "the parcel is lost"}', int(time.time())
+    headers = {
+        "content-type": "application/json",
+        "webhook-id": "evt-1",
+        "webhook-timestamp": str(at),
+        "webhook-signature": signature(secret.encode(), "evt-1", at, body),
+    }
+    server = dev(tmp_path, "--agents", "hooked:agent", SHOP=secret)
+    try:
+        address = (await server.start()).split()[1]
+        async with perdure.connect(address) as client, httpx.AsyncClient(base_url=address) as shop:
+            taken = await shop.post("/v1/hooks/shop", content=body, headers=headers)
+            forged = await shop.post("/v1/hooks/shop", content=body + b" ", headers=headers)
+            snapshot = await finished(client.session("order-7"))
+    finally:
+        await server.kill()
+
+    assert (taken.status_code, forged.status_code) == (202, 401)
+    assert [message["role"] for message in snapshot["messages"]] == ["user", "assistant"]

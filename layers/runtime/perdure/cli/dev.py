@@ -19,5 +19,5 @@ async def dev(options: argparse.Namespace) -> int:
         await serve(create_app(runtime.service, host=options.host), host=options.host, port=options.port)
         closed = await runtime.close()
         if closed.remaining:
-            say(f"{closed.remaining} steps were cut off; the next start takes them up", stream=sys.stderr)
+            say(f"steps that were cut off: {closed.remaining}; the next start takes them up", stream=sys.stderr)
     return 0
