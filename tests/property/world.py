@@ -205,6 +205,13 @@ class World(Play):
         ]
         users = [item.text for item in self.transcript.items() if isinstance(item, UserItem)]
         assert [text for text in users if not text.startswith(texts.NOTE)] == texts_of, "a model is told otherwise"
+        if self.head.turn is not None:
+            session, own = (
+                self.log[version - 1] if version is not None else None
+                for version in (self.turn.settings_version, self.turn.run_settings_version)
+            )
+            bound = (session.settings if session else None) or {}
+            assert self.transcript.settings == bound | ((own.inputs[0].run_settings if own else None) or {})
         classes = [0 if m.is_steered else 1 if m.urgent else 2 for m in self.head.inbox]
         assert classes == sorted(classes)
 

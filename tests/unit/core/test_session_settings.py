@@ -8,6 +8,7 @@ import pytest
 from perdure.core import texts
 from perdure.core.control_commands import (
     CloseSession,
+    RetryTurn,
     SeededMessage,
     SeedHistory,
     UpdateSettings,
@@ -105,6 +106,17 @@ def test_settings_of_one_message_hold_for_its_own_turn_only() -> None:
     play.send("more")
 
     assert bound(play) == {"model": "small"}
+
+
+def test_a_retry_is_bound_to_the_settings_that_the_session_has_by_then() -> None:
+    # SET-02: a person who chose another model after a failure gets it; what the message itself said still holds.
+    play = a_session(settings={"model": "one", "tone": "dry"}, run_settings={"tone": "warm"})
+    play.model_ends("failed")
+
+    play.apply(UpdateSettings(settings={"model": "two"}, actor=ALICE))
+    play.apply(RetryTurn(actor=ALICE, retry_id="r-1"))
+
+    assert bound(play) == {"model": "two", "tone": "warm"}
 
 
 def test_settings_are_small_and_name_a_known_approval_mode() -> None:

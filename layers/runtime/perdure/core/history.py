@@ -65,6 +65,7 @@ class Transcript:
         self.partial = ""
         self.decisions: list[RecordDecision] = []
         self._latest_settings: JsonObject = {}
+        self._own_settings: JsonObject = {}
         self._closed: list[HistoryItem] = []
         self._inputs: dict[str, Input] = {}
         self._open: ShownTurn | None = None
@@ -104,7 +105,9 @@ class Transcript:
             self._expect_again(self._open)
             self._open.reopen(starts.turn_id or "")
         elif starts is not None:
-            self.settings = self._latest_settings
+            self._own_settings = {}
+        if starts is not None:
+            self.settings = self._latest_settings | self._own_settings
         for message in entry.messages:
             if self._open is None or message.turn_id != self._open.turn_id:
                 self._close(entry)
@@ -112,7 +115,8 @@ class Transcript:
             if message.role == "user":
                 accepted = self._inputs.pop(message.message_id, None)
                 if accepted is not None and accepted.run_settings is not None and starts is not None:
-                    self.settings = self._latest_settings | accepted.run_settings
+                    self._own_settings = accepted.run_settings
+                    self.settings = self._latest_settings | self._own_settings
                 self._open.take_input(message, accepted)
             else:
                 self._open.take(message, entry.version)
