@@ -110,6 +110,28 @@ def test_a_wait_that_is_told_after_a_stop_or_a_steer_ends_the_turn() -> None:
     assert steered.events("turn_steered")
 
 
+@pytest.mark.parametrize("when", ["before the wait", "in the wait"])
+def test_what_is_injected_around_a_long_wait_is_in_the_call_that_ends_it(when: str) -> None:
+    # INBOX-06: the wait ends with an input assembly, which commits nothing.
+    play = a_session()
+    if when == "before the wait":
+        play.send("and hurry", delivery="inject")
+    waits(play)
+    before = play.dispatches
+    if when == "in the wait":
+        reply = play.send("and hurry", delivery="inject").reply
+        assert (reply["delivered_as"], reply["turn_id"]) == ("inject", "turn-1")
+        assert play.dispatches[0].attempt > before[0].attempt, "a worker that began too early has not seen it"
+        assert play.dispatches[0].not_before == before[0].not_before
+
+    assert user_words(play) == ["hello", "and hurry"]
+    play.wait(timedelta(seconds=40))
+    play.model_answers("there")
+
+    assert len(play.events("turn_completed")[-1].payload["absorbed"]) == 1
+    assert play.head.turn is None
+
+
 def test_a_turn_whose_wait_is_over_is_stopped_and_steered_like_one_that_runs() -> None:
     # U-4: the worker that took the step up keeps what the user saw of the answer.
     stopped, steered, hurried = a_session(), a_session(), a_session()

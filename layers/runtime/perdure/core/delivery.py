@@ -10,7 +10,7 @@ from perdure.core.head import QueuedMessage
 from perdure.core.hold import release
 from perdure.core.inbox import DELIVERIES, STOPPING, URGENT, place
 from perdure.core.stop import begin_stop
-from perdure.core.turns import steer_turn
+from perdure.core.turns import join_waiting_step, steer_turn
 from perdure.core.values import replace
 from perdure.errors import InvalidRequestError
 
@@ -37,6 +37,7 @@ def deliver(draft: Draft, messages: tuple[QueuedMessage, ...], delivery: str, ac
     takes_more = turn is not None and turn.stop is None and turn.controls >= 1
     if delivery == "inject" and takes_more and not draft.turn.steer:
         _place_all(draft, messages, delivery="inject", urgent=False)
+        join_waiting_step(draft)
         return delivery
     if delivery == "steer" and takes_more:
         _place_all(draft, messages, delivery="steer", coalesce=False, urgent=False)

@@ -19,6 +19,7 @@ from perdure.core.turns import (
     end_steered_turn,
     fail_turn,
     join_calls,
+    join_injected,
     record_usage,
     steer_turn,
 )
@@ -102,6 +103,8 @@ def on_model_waits(draft: Draft, command: ModelWaits) -> Decision:
     elif turn.steer:
         draft.set_turn(replace(draft.turn, step=None))
         end_steered_turn(draft)
+    else:
+        join_injected(draft)  # when the wait is over, the input is assembled and nothing is committed
     return draft.decision({"accepted": True})
 
 

@@ -113,6 +113,18 @@ def join_injected(draft: Draft) -> None:
     draft.set_turn(replace(draft.turn, joined=(*draft.turn.joined, *joining)))
 
 
+def join_waiting_step(draft: Draft) -> None:
+    """Let what is injected while a reconnect waits join at once: the input is assembled when the wait is over.
+
+    The attempt is numbered anew, so that a worker whose clock is early can't answer without having seen it.
+    """
+    step = draft.turn.step
+    if step is not None and step.waits(draft.now):
+        again = replace(step, attempt=step.attempt + 1, spared=step.spared + 1)
+        draft.set_turn(replace(draft.turn, step=again))
+        join_injected(draft)
+
+
 def join_calls(draft: Draft, inline: frozenset[str] = frozenset()) -> None:
     """When every call has its result: ask the model again, or end a turn that is being stopped or steered.
 
