@@ -7,6 +7,7 @@ has to allow it. `make permissions` prints what was used, granted, and the diffe
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -34,7 +35,7 @@ def test_every_function_uses_all_that_its_role_allows_and_nothing_else(
     monkeypatch.setenv(KEY_VARIABLE, "")
     secret = harness.aws.clients.secrets.create_secret(Name=MODEL_KEY, SecretString="sk-7")["ARN"]
     seen = watch(harness)
-    with_key = harness._settings.model_copy(update={"model_key_secret_arn": secret})
+    with_key = dataclasses.replace(harness._settings, model_key_secret_arn=secret)
     without_key = harness._settings
 
     def give_the_key_to_the_model(function: str, _event: object) -> None:  # as the template does

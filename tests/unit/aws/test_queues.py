@@ -75,7 +75,7 @@ async def test_a_message_carries_ids_only_and_stays_small(aws: AwsInProcess, que
         *("schema_version", "tenant", "session_id", "kind", "step_id", "attempt", "not_before_ms"),
     }
     assert len(body.encode()) < 4_096 < MAX_MESSAGE_BYTES
-    assert StepQueueMessage.model_validate_json(body).key == LONGEST_KEY
+    assert StepQueueMessage.read(body).key == LONGEST_KEY
 
 
 @pytest.mark.parametrize("tenant", ["", "acme/eu", "🌍" * 500, "a" * 128, "a" * 129])
@@ -161,7 +161,7 @@ async def test_a_schedule_fires_fifteen_minutes_early_once_and_deletes_itself(
     assert schedule["ScheduleExpression"] == "at(2026-11-30T12:45:01)"
     assert schedule["ActionAfterCompletion"] == "DELETE"
     assert schedule["FlexibleTimeWindow"] == {"Mode": "OFF"}
-    message = TimerMessage.model_validate_json(schedule["Target"]["Input"])
+    message = TimerMessage.read(schedule["Target"]["Input"])
     assert (message.key, message.timer) == (KEY, timer)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 import sys
 
@@ -16,7 +17,7 @@ from perdure.testing.moto import AwsInProcess
 from perdure.webhooks import Webhook
 
 AN_AGENT = AgentDefinition(name="support", model=ScriptedModel(lambda request: "hello"))
-REQUIRED = [name for name, field in Settings.model_fields.items() if field.is_required()]
+REQUIRED = [field.name for field in dataclasses.fields(Settings) if field.default is dataclasses.MISSING]
 TWO_AGENTS = [AN_AGENT, AgentDefinition(name="sales", model=AN_AGENT.model)]
 
 
@@ -28,7 +29,7 @@ def environment(aws: AwsInProcess) -> dict[str, str]:
 def test_every_setting_is_read_from_the_variable_of_its_name(environment: dict[str, str]) -> None:
     settings = Settings.from_environment(environment | {"OTHER": "ignored"})
 
-    read = {name.upper(): value for name, value in settings.model_dump().items()}
+    read = {name.upper(): value for name, value in dataclasses.asdict(settings).items()}
     assert {name: read[name] for name in environment} == environment
     assert set(environment) == {name.upper() for name in REQUIRED}
 

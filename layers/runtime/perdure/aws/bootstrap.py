@@ -7,9 +7,8 @@ import importlib
 from collections.abc import Coroutine
 from datetime import timedelta
 from functools import cache, cached_property
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from perdure.access import Authorize
 from perdure.agents.definition import AgentDefinition, AgentRegistry
 from perdure.aws.clients import Clients
 from perdure.aws.clock import SystemClock, new_id
@@ -24,12 +23,15 @@ from perdure.aws.settings import Settings
 from perdure.aws.store import DynamoDBSessionStore
 from perdure.aws.subscriptions import Subscriptions
 from perdure.aws.table import Table
-from perdure.aws.tickets import SocketTickets
 from perdure.aws.timers import SchedulerTimers
 from perdure.errors import ConfigurationError
 from perdure.ports import Clock, NewId, Ports
 from perdure.steps.base import StepDeps
-from perdure.webhooks import Webhook
+
+if TYPE_CHECKING:  # what only the API's functions need
+    from perdure.access import Authorize
+    from perdure.aws.tickets import SocketTickets
+    from perdure.webhooks import Webhook
 
 T = TypeVar("T")
 
@@ -85,6 +87,8 @@ class Runtime:
 
     @cached_property
     def tickets(self) -> SocketTickets:
+        from perdure.aws.tickets import SocketTickets
+
         return SocketTickets(self.table, self.clock, self.new_id)
 
     @cached_property

@@ -12,11 +12,9 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Protocol, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
-
 from perdure.aws.bootstrap import Runtime
 from perdure.aws.limits import DEADLINE_MARGIN
-from perdure.aws.messages import StepQueueMessage, TimerMessage
+from perdure.aws.messages import StepQueueMessage, TimerMessage, UnreadableMessageError, read_step_or_timer
 from perdure.ports import SessionKey
 from perdure.steps.base import HotTurn, StepDeps, StepMessage
 
@@ -50,7 +48,7 @@ def step_handler(step: Step, runtime: Callable[[], Runtime], *, hot: HotTurn | N
             return
         await step(replace(container.deps, hot=hot), StepMessage.of(message.key, dispatch), deadline=deadline)
 
-    return _queue_handler(StepQueueMessage.model_validate_json, work, runtime)
+    return _queue_handler(StepQueueMessage.read, work, runtime)
 
 
 def timer_handler(fire: Fire, runtime: Callable[[], Runtime]) -> Handler:
@@ -62,7 +60,7 @@ def timer_handler(fire: Fire, runtime: Callable[[], Runtime]) -> Handler:
             return
         await fire(container.deps, message.key, message.timer_id, message.fence)
 
-    return _queue_handler(TimerMessage.model_validate_json, work, runtime)
+    return _queue_handler(TimerMessage.read, work, runtime)
 
 
 def dead_letter_handler(
@@ -79,8 +77,7 @@ def dead_letter_handler(
         elif fire is not None:
             await fire(container.deps, message.key, message.timer_id, message.fence)
 
-    types: Any = StepQueueMessage | TimerMessage if fire is not None else StepQueueMessage
-    return _queue_handler(TypeAdapter(types).validate_json, work, runtime)
+    return _queue_handler(read_step_or_timer if fire is not None else StepQueueMessage.read, work, runtime)
 
 
 def sweep_handler(sweep: Callable[[StepDeps], Awaitable[int]], runtime: Callable[[], Runtime]) -> Handler:
@@ -107,7 +104,7 @@ def _queue_handler(
     async def one(container: Runtime, record: JsonObject, deadline: datetime | None) -> bool:
         try:
             await work(container, read(record["body"]), deadline)
-        except ValidationError:
+        except UnreadableMessageError:
             # After its last receive it is a dead letter, where a person can look at it.
             logger.exception("a queue message is none of ours", extra={"message_id": record["messageId"]})
             return False

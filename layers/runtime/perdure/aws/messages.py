@@ -1,28 +1,68 @@
-"""What travels through the queues: ids only, a few hundred bytes, never trusted (design §2)."""
+"""What travels through the queues: ids only, a few hundred bytes, never trusted (design §2).
+
+Checked by hand: every function imports this module, and pydantic takes a cold container longer than all of the steps.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Literal
-
-from pydantic import BaseModel, ConfigDict, Field
+from typing import Any, ClassVar, Literal, Self, TypeVar, cast
 
 from perdure.core.codec import from_millis, to_millis
 from perdure.core.expected import Dispatch, Timer
 from perdure.ports import SessionKey
 
 StepKind = Literal["run_model", "call_tool", "call_single_attempt_tool"]
+Check = Callable[[Any], bool]
+M = TypeVar("M", bound="QueueMessage")
+
+_SCHEMA_VERSION = 1
+_STEP_KINDS = ("run_model", "call_tool", "call_single_attempt_tool")
 
 
-class QueueMessage(BaseModel):
+class UnreadableMessageError(ValueError):
+    """The body of a queue message is none of ours; the text names what is wrong, and no value."""
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_integer(value: Any) -> bool:
+    return type(value) is int  # a boolean is none
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueMessage:
     """Which session it is about."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+    FIELDS: ClassVar[Mapping[str, Check]] = {"tenant": _is_text, "session_id": _is_text}
+    """What each field has to be; a field that has a default may be missing."""
 
-    schema_version: Literal[1] = 1
     tenant: str
     session_id: str
+
+    @classmethod
+    def read(cls, body: str) -> Self:
+        """Return the message that `body` writes. Fields that it has beside ours are left out.
+
+        Raises:
+            UnreadableMessageError: It is no JSON object, of another version, or a field is missing or wrong.
+        """
+        given = _object(body)
+        if not _is_integer(version := given.get("schema_version", _SCHEMA_VERSION)) or version != _SCHEMA_VERSION:
+            raise UnreadableMessageError("a queue message has another schema_version")
+        known = {name: value for name in cls.FIELDS if (value := given.get(name)) is not None}
+        wrong = [name for name, value in known.items() if not cls.FIELDS[name](value)]
+        if wrong:
+            raise UnreadableMessageError(f"a queue message is wrong in: {', '.join(wrong)}")
+        try:
+            return cls(**known)
+        except TypeError as error:
+            raise UnreadableMessageError("a queue message lacks a field") from error
 
     @property
     def key(self) -> SessionKey:
@@ -30,15 +70,25 @@ class QueueMessage(BaseModel):
 
     def body(self) -> str:
         """Return the message's JSON, in ASCII, because SQS refuses some characters that JSON allows."""
-        return json.dumps(self.model_dump(exclude_none=True), separators=(",", ":"))
+        fields = {name: value for name, value in asdict(self).items() if value is not None}
+        return json.dumps({"schema_version": _SCHEMA_VERSION, **fields}, separators=(",", ":"))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StepQueueMessage(QueueMessage):
     """An attempt of a step may be ready. `not_before_ms` is there when the queue's longest delay was too short."""
 
+    FIELDS: ClassVar[Mapping[str, Check]] = {
+        **QueueMessage.FIELDS,
+        "kind": _STEP_KINDS.__contains__,
+        "step_id": _is_text,
+        "attempt": lambda value: _is_integer(value) and value >= 1,
+        "not_before_ms": _is_integer,
+    }
+
     kind: StepKind
     step_id: str
-    attempt: int = Field(ge=1)
+    attempt: int
     not_before_ms: int | None = None
 
     @classmethod
@@ -46,7 +96,7 @@ class StepQueueMessage(QueueMessage):
         return cls(
             tenant=key.tenant,
             session_id=key.session_id,
-            kind=dispatch.kind,  # type: ignore[arg-type]  # checked by pydantic
+            kind=cast("StepKind", dispatch.kind),
             step_id=dispatch.step_id,
             attempt=dispatch.attempt,
             not_before_ms=to_millis(dispatch.not_before) if dispatch.not_before else None,
@@ -58,8 +108,16 @@ class StepQueueMessage(QueueMessage):
         return Dispatch(kind=self.kind, step_id=self.step_id, attempt=self.attempt, not_before=not_before)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TimerMessage(QueueMessage):
     """A timer may be due. One that comes early is sent again with the rest as its delay."""
+
+    FIELDS: ClassVar[Mapping[str, Check]] = {
+        **QueueMessage.FIELDS,
+        "timer_id": _is_text,
+        "fence": _is_integer,
+        "due_at_ms": _is_integer,
+    }
 
     timer_id: str
     fence: int
@@ -82,3 +140,22 @@ class TimerMessage(QueueMessage):
     @property
     def due_at(self) -> datetime:
         return from_millis(self.due_at_ms)
+
+
+def read_step_or_timer(body: str) -> StepQueueMessage | TimerMessage:
+    """Return the message of either kind that `body` writes.
+
+    Raises:
+        UnreadableMessageError: It is neither.
+    """
+    return (TimerMessage if "timer_id" in _object(body) else StepQueueMessage).read(body)
+
+
+def _object(body: str) -> dict[str, Any]:
+    try:
+        given = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise UnreadableMessageError("a queue message is no JSON") from error
+    if not isinstance(given, dict):
+        raise UnreadableMessageError("a queue message is no JSON object")
+    return given

@@ -3,56 +3,60 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields
 from typing import Any
-
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from perdure.aws.limits import SCHEDULE_LEAD
 from perdure.errors import ConfigurationError
 
 _LEAD_SECONDS = int(SCHEDULE_LEAD.total_seconds())
+_AGENTS = re.compile(r"[\w.]+:\w+")
 
 
-class Settings(BaseModel):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
     """One deployment's names. Each field is an environment variable of the same name in capitals.
 
     Raises:
         ConfigurationError: From `from_environment`: a variable is missing or empty; the message names it.
     """
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    table_name: str = Field(min_length=1)
-    run_model_queue_url: str = Field(min_length=1)
-    call_tool_queue_url: str = Field(min_length=1)
-    call_single_attempt_tool_queue_url: str = Field(min_length=1)
-    timers_queue_url: str = Field(min_length=1)
-    timers_queue_arn: str = Field(min_length=1)
-    schedule_group: str = Field(min_length=1)
-    schedule_role_arn: str = Field(min_length=1)
-    bucket_name: str = Field(min_length=1)
-    socket_endpoint: str = Field(min_length=1)
-    perdure_agents: str = Field(min_length=3, pattern=r"^[\w.]+:\w+$")
-    tenant_claim: str = Field(default="tenant", min_length=1)
-    schedule_lead_seconds: int = Field(default=_LEAD_SECONDS, ge=0, le=_LEAD_SECONDS)
+    table_name: str
+    run_model_queue_url: str
+    call_tool_queue_url: str
+    call_single_attempt_tool_queue_url: str
+    timers_queue_url: str
+    timers_queue_arn: str
+    schedule_group: str
+    schedule_role_arn: str
+    bucket_name: str
+    socket_endpoint: str
+    perdure_agents: str
+    tenant_claim: str = "tenant"
+    schedule_lead_seconds: int = _LEAD_SECONDS
     model_key_secret_arn: str = ""  # set for functions that call models, if there is such a secret
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Settings:
         """Read the settings; None: from this process's environment."""
         given = os.environ if environment is None else environment
-        fields: dict[str, Any] = {
-            name: given[name.upper()] for name in cls.model_fields if given.get(name.upper()) is not None
-        }
-        try:
-            return cls(**fields)
-        except ValidationError as error:
-            wrong = sorted({str(problem["loc"][0]).upper() for problem in error.errors()})
+        read = {field: given.get(field.name.upper()) for field in fields(cls)}
+        wrong = [
+            field.name
+            for field, value in read.items()
+            if (value is None and field.default is MISSING) or (value is not None and not _fits(field.name, value))
+        ]
+        if wrong:
             raise ConfigurationError(
-                f"these environment variables are missing or wrong: {', '.join(wrong)}; "
+                f"these environment variables are missing or wrong: {', '.join(sorted(map(str.upper, wrong)))}; "
                 "template.yaml sets them for every function (PERDURE_AGENTS is `module:attribute`)"
-            ) from None
+            )
+        values: dict[str, Any] = {field.name: value for field, value in read.items() if value is not None}
+        if "schedule_lead_seconds" in values:
+            values["schedule_lead_seconds"] = int(values["schedule_lead_seconds"])
+        return cls(**values)
 
     @property
     def step_queue_urls(self) -> dict[str, str]:
@@ -62,3 +66,11 @@ class Settings(BaseModel):
             "call_tool": self.call_tool_queue_url,
             "call_single_attempt_tool": self.call_single_attempt_tool_queue_url,
         }
+
+
+def _fits(name: str, value: str) -> bool:
+    if name == "perdure_agents":
+        return _AGENTS.fullmatch(value) is not None
+    if name == "schedule_lead_seconds":
+        return value.isdecimal() and int(value) <= _LEAD_SECONDS
+    return name == "model_key_secret_arn" or bool(value)
