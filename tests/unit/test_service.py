@@ -15,7 +15,7 @@ from perdure.ports import SessionKey, SessionStore
 from perdure.service import LOCAL_CALLER, Caller
 from perdure.testing.fixtures import open_stage
 from tests.unit.desk import Desk, booking, pending
-from tests.unit.steps.builders import an_agent
+from tests.unit.steps.builders import HangingModel, an_agent
 
 SAME_TENANT = Caller(tenant="local", actor=Actor(issuer="local", subject="u2"))
 SAME_SUBJECT_ELSEWHERE = Caller(tenant="local", actor=Actor(issuer="other", subject="local"))
@@ -268,6 +268,20 @@ async def test_a_stop_is_answered_by_what_there_is_to_stop() -> None:
         assert await stage.stop(turn_id="turn-2") == {"result": "already_recorded"}
         await stage.run_all()
         assert await stage.stop(turn_id="turn-2") == {"result": "already_recorded"}
+
+
+async def test_a_stop_may_name_any_of_the_messages_that_a_turn_began_with() -> None:
+    # STOP-08
+    async with open_stage(an_agent(model=HangingModel())) as stage:
+        await stage.send("by the way", message_id="m-1", delivery="passive")
+        await stage.send("go", message_id="m-2")
+        await stage.send("more", message_id="m-3", delivery="inject")
+
+        assert await stage.stop(message_id="m-1") == {"result": "recorded"}
+        turn = (await stage.head()).turn
+        assert turn is not None
+        assert turn.stop is not None
+        assert [m.message_id for m in (await stage.head()).inbox] == ["m-3"]
 
 
 async def test_a_stop_with_a_key_that_came_too_late_stays_too_late() -> None:

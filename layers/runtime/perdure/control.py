@@ -54,7 +54,8 @@ class ControlOperations(Operations):
     ) -> JsonObject:
         """Record that the running turn should end. Returns `{"result": …}` (surface §4).
 
-        At most one of `turn_id`, `message_id` and `step_execution_id` says what is meant; none: whichever runs. Without
+        At most one of `turn_id`, `message_id` (one that the turn began with) and `step_execution_id` says what is
+        meant; none: whichever runs. Without
         a running turn it dismisses a failed one that holds the inbox.
 
         Args:
@@ -71,6 +72,8 @@ class ControlOperations(Operations):
         if message_id is not None and (result := await self._taken_back(caller, key, message_id)) is not None:
             return {"result": result}
         content = {"operation": "stop", "turn_id": turn_id, "disposition": disposition} | named
+        if message_id is not None and (shared := await self._turn_begun_with(caller, key, message_id)) is not None:
+            turn_id, message_id = shared, None
         content |= {"frontier": frontier} if frontier is not None else {}
         command = StopTurn(
             actor=caller.actor,
@@ -93,6 +96,16 @@ class ControlOperations(Operations):
                 raise
             return None
         return "already_recorded" if executed.duplicate else "recorded"
+
+    async def _turn_begun_with(self, caller: Caller, key: SessionKey, message_id: str) -> str | None:
+        """Return the running turn if this is one of several messages that it began with; HEAD names the last alone."""
+        head = await self._visible(caller, key)
+        if head is None or head.turn is None or head.turn.message_id == message_id:
+            return None
+        turn = head.turn
+        log = await self._ports.store.read(key, first=turn.opened_version, last=turn.opened_version)
+        begun = {m.message_id for entry in log.entries for m in entry.messages if m.turn_id == turn.turn_id}
+        return turn.turn_id if message_id in begun else None
 
     async def retry(
         self, caller: Caller, session_id: str, *, retry_id: str, idempotency_key: str | None = None

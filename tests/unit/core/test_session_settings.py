@@ -108,6 +108,13 @@ def test_settings_of_one_message_hold_for_its_own_turn_only() -> None:
     assert bound(play) == {"model": "small"}
 
 
+@pytest.mark.parametrize("mode", ["read_only", "nonsense", None])
+def test_an_approval_mode_for_one_message_is_refused_and_not_ignored(mode: str | None) -> None:
+    # APPR-08: whoever asked for `read_only` must not see a write run.
+    with pytest.raises(InvalidRequestError, match="setting of the session"):
+        a_session(run_settings={"approval_mode": mode})
+
+
 def test_a_retry_is_bound_to_the_settings_that_the_session_has_by_then() -> None:
     # SET-02: a person who chose another model after a failure gets it; what the message itself said still holds.
     play = a_session(settings={"model": "one", "tone": "dry"}, run_settings={"tone": "warm"})

@@ -9,7 +9,7 @@ from perdure.core.entries import Actor, Input
 from perdure.core.head import QueuedMessage
 from perdure.core.hold import lift_if_changed
 from perdure.core.inbox import find
-from perdure.core.settings import take_settings
+from perdure.core.settings import check_run_settings, take_settings
 from perdure.core.turns import preview_of, start_next
 from perdure.core.values import replace
 from perdure.errors import RequestConflictError
@@ -42,6 +42,7 @@ def on_send_input(draft: Draft, command: SendInput) -> Decision:
             run_settings=command.run_settings,
         )
     )
+    check_run_settings(command.run_settings or {})
     if command.settings is not None:
         take_settings(draft, command.settings)
     lift_if_changed(draft, command.credentials.get(head.agent or ""))

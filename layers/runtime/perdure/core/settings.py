@@ -37,6 +37,16 @@ def check_settings(settings: JsonObject) -> None:
         raise InvalidRequestError(f"approval_mode {mode!r} is unknown: use one of {', '.join(APPROVAL_MODES)}")
 
 
+def check_run_settings(settings: JsonObject) -> None:
+    """Refuse what a message can't set for its own turn alone, rather than to take it and do nothing by it.
+
+    Raises:
+        InvalidRequestError: They name an approval mode, which is the session's and changes while turns run.
+    """
+    if "approval_mode" in settings:
+        raise InvalidRequestError("approval_mode can't be set for one message: it is a setting of the session")
+
+
 def take_settings(draft: Draft, settings: JsonObject) -> None:
     """Make these the session's settings."""
     check_settings(settings)
