@@ -5,7 +5,12 @@ from __future__ import annotations
 import asyncio
 from datetime import datetime, timedelta
 
+from perdure.agents.definition import AgentDefinition, AgentRegistry
+from perdure.agents.reconnect import ReconnectPolicy
 from perdure.agents.tools import function_tool
+from perdure.errors import ModelCallError
+from perdure.models import ScriptedModel
+from perdure.models.base import ModelRequest
 from perdure.testing.lambda_harness import Crash, LambdaHarness
 from tests.handlers.agents import SESSION, an_agent, results, send, snapshot
 
@@ -31,6 +36,33 @@ def test_a_deadline_beyond_the_longest_delay_passes_on_the_second_by_a_schedule(
     assert harness.schedules.pending() == []
     assert timedelta(0) <= passed < timedelta(seconds=2)
     assert results(harness) == [("pay", "rejected")]
+
+
+def test_a_wait_beyond_the_longest_delay_is_sent_on_and_ends_on_time_also_when_the_gate_was_closed(
+    harness: LambdaHarness,
+) -> None:
+    # U-7, U-13: an hour is four delays of a message, and a pause that ends in it changes nothing.
+    asked: list[datetime] = []
+
+    def reply(_: ModelRequest) -> str:
+        asked.append(harness.clock.now())
+        if len(asked) == 1:
+            raise ModelCallError("come back in an hour", kind="rate_limited", retryable=True)
+        return "at last"
+
+    policy = ReconnectPolicy(delay=lambda number, error: timedelta(hours=1))
+    harness.agents = AgentRegistry([AgentDefinition(name="test", model=ScriptedModel(reply), reconnect=policy)])
+    send(harness, "hi")
+    harness.settle(timedelta(minutes=20))
+    harness.gateway.http("POST", f"{SESSION}/pause", {})
+    harness.settle(timedelta(minutes=20))
+    harness.gateway.http("POST", f"{SESSION}/resume", {})
+
+    harness.settle(timedelta(hours=1))
+
+    assert len(asked) == 2
+    assert timedelta(0) <= asked[1] - asked[0] - timedelta(hours=1) < timedelta(seconds=2)
+    assert snapshot(harness)["state"]["status"] == "waiting_for_user_message"
 
 
 def test_a_short_deadline_needs_no_schedule(harness: LambdaHarness) -> None:
