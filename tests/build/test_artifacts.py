@@ -153,6 +153,19 @@ def test_a_handler_imports_from_the_artifacts_alone(
     }
 
 
+def test_the_layers_ship_bytecode_that_a_container_takes_whatever_the_times_of_its_files(
+    built: Path, template: Template
+) -> None:
+    for layer in template.of_type("AWS::Serverless::LayerVersion"):
+        sources = list((built / layer / "python").rglob("*.py"))
+        compiled = [path.parent / "__pycache__" / f"{path.stem}.cpython-313.pyc" for path in sources]
+
+        assert sources, layer
+        assert [str(path) for path in compiled if not path.is_file()] == []
+        # The second word of a file of bytecode (PEP 552): 3: it goes by the hash of its source, which is checked.
+        assert {path.read_bytes()[4:8] for path in compiled} == {b"\3\0\0\0"}, layer
+
+
 def test_everything_that_ships_compiles_with_the_python_of_lambda(built: Path, template: Template) -> None:
     found = sorted(Path.home().glob(".pyenv/versions/3.13*/bin/python3.13"))
     lambda_python = str(found[-1]) if found else "python3.13"
