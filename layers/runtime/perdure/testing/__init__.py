@@ -15,4 +15,5 @@
 | `providers` | a model provider over HTTP, with faults |
 | `recordings` | record what a model answered, and replay it |
 | `moto`, `counting`, `lambda_harness`, `virtual_time` | AWS in one process: its calls counted, time moved by a test |
+| `permissions` | what each Lambda function does on AWS, held against what its role allows |
 """
