@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 
 from perdure.agents.definition import AgentDefinition
 from perdure.agents.policies import Effect, ToolPolicy
+from perdure.agents.runner import Generation
 from perdure.agents.stop_policies import stop_after
 from perdure.agents.tools import FunctionTool, ToolContext, function_tool
 from perdure.core.history import ToolResultItem
 from perdure.errors import ModelCallError
-from perdure.models.base import ModelRequest
+from perdure.models.base import ModelRequest, StreamItem, TextDelta
 from perdure.models.scripted import Reply, ScriptedModel, call
 from perdure.testing.simulation.world import World
 
@@ -30,6 +31,7 @@ def agent(
     tool_takes: float = 0.0,
     model_takes: float = 0.0,
     answer_takes: float = 0.0,
+    delta_takes: float = 0.0,
     output: str = "done",
     inline: bool = False,
     stops: bool = False,
@@ -45,6 +47,7 @@ def agent(
         tool_takes: Seconds of virtual time that a body takes.
         model_takes: The same of the model's first request of a turn.
         answer_takes: The same of its answer to what the tools found.
+        delta_takes: The same of each piece of text that it streams; `in-answer` is reached before the third one.
         output: What each tool returns.
         inline: Whether the model's function may run them itself.
         stops: Whether a stop policy ends the turn once a tool has succeeded.
@@ -61,10 +64,20 @@ def agent(
 
         made = [_tool(world, name, effect, asks, tool_takes, output, inline) for name, effect in tools]
         policies = {name: ToolPolicy(approval_deadline=deadline) for name, _ in tools} if deadline else {}
-        model = ScriptedModel(script, clock=world.clock)
+
+        async def generate(asked: Generation) -> AsyncIterator[StreamItem]:
+            shown = 0
+            async for item in asked.client.stream(asked.request):
+                shown += isinstance(item, TextDelta)
+                if shown == 3:
+                    await world.reach("in-answer")
+                yield item
+
+        model = ScriptedModel(script, clock=world.clock, delay=timedelta(seconds=delta_takes))
         return AgentDefinition(
             name="simulated",
             model=model,
+            generate=generate if delta_takes else None,
             tools=made,
             tool_policies=policies,
             stop_policies=[stop_after(name) for name, _ in tools] if stops else (),

@@ -129,6 +129,16 @@ async def _wait_it_out(user: User) -> None:
     await user.settled()
 
 
+async def _stop_as_shown(user: User) -> None:
+    """Stop in the middle of a streamed answer, where the screen stands."""
+    await user.send(FIRST)
+    await user.when("in-answer")
+    await user.stop_as_shown()
+    await user.settled()
+    await user.send(SECOND)
+    await user.settled()
+
+
 async def _stop_the_wait(user: User) -> None:
     await user.send(FIRST)
     await user.wait(timedelta(seconds=5))
@@ -222,6 +232,13 @@ CONTROL: tuple[Scenario, ...] = (
         about="a wait of 40 seconds that a person skips",
         agent=failing_model(times=1, retryable=True, retry_after=40.0),
         script=_retry_now,
+        compare=_any_end,
+    ),
+    Scenario(
+        name="stop-as-shown",
+        about="a stop in a streamed answer, with what the screen showed",
+        agent=agent(delta_takes=2.0),
+        script=_stop_as_shown,
         compare=_any_end,
     ),
     Scenario(

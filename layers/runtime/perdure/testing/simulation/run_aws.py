@@ -28,6 +28,7 @@ SESSION = "case-42"
 KEY = SessionKey("acme", SESSION)
 PATH = f"/v1/sessions/{SESSION}"
 ROUTES = {
+    "stop": ("POST", "stop"),
     "pause": ("POST", "pause"),
     "resume": ("POST", "resume"),
     "retry": ("POST", "retry"),
@@ -163,6 +164,10 @@ class AwsRun:
     async def stop(self) -> str:
         reply = self._persist("POST", f"{PATH}/stop", {}, None)
         return reply if isinstance(reply, str) else str(reply["result"])
+
+    async def stop_as_shown(self) -> str:
+        shown = self._persist("GET", f"{PATH}/events", None, None)
+        return await self.do("stop", frontier=shown["cursor"])
 
     async def do(self, operation: str, **arguments: str) -> str:
         method, path = ROUTES[operation]

@@ -251,6 +251,10 @@ class EmbeddedRun:
         reply = await self._persist(lambda s: s.stop(LOCAL_CALLER, SESSION, idempotency_key=key))
         return reply if isinstance(reply, str) else str(reply["result"])
 
+    async def stop_as_shown(self) -> str:
+        shown = await self._persist(lambda s: s.events(LOCAL_CALLER, SESSION))
+        return await self.do("stop", frontier=shown["cursor"])
+
     async def do(self, operation: str, **arguments: str) -> str:
         key = f"key-{next(self._keys)}"
         reply = await self._persist(

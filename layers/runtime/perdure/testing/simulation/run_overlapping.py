@@ -196,6 +196,10 @@ class OverlappingRun:
         reply = await self._ask("POST", f"{PATH}/stop", {}, None)
         return reply if isinstance(reply, str) else str(reply["result"])
 
+    async def stop_as_shown(self) -> str:
+        shown = await self._ask("GET", f"{PATH}/events", None, None)
+        return await self.do("stop", frontier=shown["cursor"])
+
     async def do(self, operation: str, **arguments: str) -> str:
         method, path = ROUTES[operation]
         path = path.format(message_id=arguments.pop("message_id", ""))

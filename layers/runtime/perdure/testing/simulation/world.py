@@ -82,6 +82,10 @@ class User(Protocol):
         """Stop the running turn; returns what the runtime answers."""
         ...
 
+    async def stop_as_shown(self) -> str:
+        """Stop the running turn where a screen stands that has shown all events until now (spec STOP-05)."""
+        ...
+
     async def do(self, operation: str, **arguments: str) -> str:
         """Pause, resume, retry, or change what waits (`perdure.control`); returns the result or an error's code."""
         ...
