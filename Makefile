@@ -27,7 +27,7 @@ TYPED := layers/runtime/perdure $(wildcard layers/agents functions tests bench e
 ARGS ?=
 SWEEP ?=
 
-.PHONY: help run demo test test-faults e2e check format bench permissions build deploy lock clean
+.PHONY: help run demo test test-faults e2e e2e-stack check format bench permissions build deploy lock clean
 
 help:
 	@printf '%s\n' \
@@ -36,7 +36,8 @@ help:
 	  'make test     the tests (ARGS="-k name" for some of them)' \
 	  'make test-faults  break the system at every point where it can break' \
 	  'make e2e      deploy what was built to an AWS on this machine, talk to it, break it, tear it down' \
-  'make check    format, lint and types' \
+	  'make e2e-stack  deploy there and keep it, to try things by hand' \
+	  'make check    format, lint and types' \
 	  'make format   rewrite the code as `make check` wants it' \
 	  'make bench    measure, and write bench/results/' \
 	  'make permissions  what functions use on AWS, what their roles allow, and the difference' \
@@ -146,6 +147,9 @@ $(BUILT): template.yaml $(shell find functions layers -type f -not -name '*.pyc'
 
 e2e: $(BUILT) $(VENV)/.installed $(E2E_VENV)/.installed
 	$(BIN)/python -m pytest -m e2e tests/e2e $(ARGS)
+
+e2e-stack: $(BUILT) $(VENV)/.installed $(E2E_VENV)/.installed
+	$(BIN)/python -m tests.e2e
 
 # Tags of the stack, which CloudFormation puts on everything in it that can have any.
 TAGS ?= application=perdure

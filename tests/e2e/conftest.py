@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import inspect
-import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.e2e.emulator import E2E_BIN, GOOD, ROOT, Emulator
-from tests.e2e.outside import AUDIENCE, ISSUER, MODEL_KEY, Outside
-from tests.e2e.people import User
-from tests.e2e.stack import BUILT, Stack, artifacts
+from tests.e2e.emulator import E2E_BIN, GOOD, ROOT
+from tests.e2e.stack import BUILT
+from tests.e2e.world import World, deployed
 
 HERE = Path(__file__).parent
-
-LEAD_SECONDS = 10
-"""Schedules begin at two minutes and this, instead of at seventeen minutes."""
 
 ORDER = (
     "test_resources",
@@ -29,25 +22,13 @@ ORDER = (
     "test_faults",
     "test_later",
     "test_teardown",
+    "test_roles",
 )
 """What disturbs others comes later. What takes minutes begins early, and `test_later` looks at what became of it."""
 
 
-@dataclass
-class World:
-    """What tests get."""
-
-    emulator: Emulator
-    outside: Outside
-    stack: Stack
-    folder: Path
-    begun: set[str] = field(default_factory=set)
-    """Names of what was begun and is looked at later."""
-
-    def user(self, **claims: Any) -> User:
-        """Return somebody with a good token; by default Anna of the tenant `shop`."""
-        return User(self.stack, self.outside, self.outside.issuer.token(**claims))
-
+TIMEOUT_SECONDS = 600
+"""Of one test: what a crash leaves behind is found within minutes, as on AWS."""
 
 _seen: dict[tuple[str, str, str], int] = {}
 
@@ -75,6 +56,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     ours = [item for item in items if HERE in item.path.parents]
     for item in ours:
         item.add_marker(pytest.mark.e2e)
+        item.add_marker(pytest.mark.timeout(TIMEOUT_SECONDS))
         if inspect.iscoroutinefunction(getattr(item, "function", None)):
             item.add_marker(pytest.mark.asyncio(loop_scope="session"))
     ours.sort(key=lambda item: ORDER.index(item.path.stem))
@@ -88,27 +70,6 @@ def world() -> Iterator[World]:
     """The stack, deployed; torn down at the end, whatever happened. What the processes wrote stays in `build/e2e`."""
     if not (BUILT / "template.yaml").is_file() or not (E2E_BIN / "ministack").is_file():
         pytest.fail("the end-to-end tests need what `make e2e` sets up: run that")
-    folder = ROOT / "build" / "e2e"
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    emulator = Emulator(folder)
-    with Outside(folder, gateway_port=emulator.port, callback_port=emulator.injector_port) as outside:
-        try:
-            emulator.start(proxy=outside.proxy, authority=outside.authority)
-            stack = Stack(emulator, {})
-            secret = stack.client("secretsmanager").create_secret(Name="model-key", SecretString=MODEL_KEY)
-            stack.deploy(
-                artifacts(folder / "built"),
-                JwtIssuer=ISSUER,
-                JwtAudience=AUDIENCE,
-                AgentsModule="deployed_agents:agents",
-                ModelBaseUrl=outside.model_url,
-                ModelKeySecretArn=secret["ARN"],
-                LogLevel="DEBUG",
-                ScheduleLeadSeconds=str(LEAD_SECONDS),
-            )
-            yield World(emulator=emulator, outside=outside, stack=stack, folder=folder)
-            _seen.update(emulator.counted())
-        finally:
-            emulator.stop()
-            shutil.rmtree(folder / "built", ignore_errors=True)
+    with deployed(ROOT / "build" / "e2e") as found:
+        yield found
+        _seen.update(found.emulator.counted())

@@ -3,6 +3,8 @@
 It is copied beside `agents.py` of the agents layer, as a user's module would be, so it imports nothing of the tests.
 """
 
+import base64
+import random
 from dataclasses import replace
 from datetime import timedelta
 
@@ -18,8 +20,8 @@ LONG_DEADLINE = timedelta(seconds=150)
 
 @function_tool(effect="read")
 def read_archive(kilobytes: int) -> str:
-    """Read so much of the archive."""
-    return "0123456789abcdef" * (kilobytes * 64)
+    """Read so much of the archive; nothing makes it smaller."""
+    return base64.b64encode(random.Random(7).randbytes(kilobytes * 768)).decode()
 
 
 @function_tool(effect="read")

@@ -66,12 +66,14 @@ class Emulator:
     def injector(self) -> str:
         return f"http://127.0.0.1:{self.injector_port}"
 
-    def start(self, *, proxy: str, authority: Path) -> None:
+    def start(self, *, proxy: str, authority: Path, guarded: bool = False) -> None:
         """Start both and return when they answer.
 
         Args:
             proxy: Through which functions and the gateway reach hosts with TLS.
             authority: Whose certificates they trust.
+            guarded: Signatures and roles are checked, and there is no injector: requests that it hands on are signed
+                for another host.
         """
         self._environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "OPENAI_"))},
@@ -89,21 +91,26 @@ class Emulator:
             "SFTP_ENABLED": "0",
             "LOG_LEVEL": "INFO",
         }
+        if guarded:
+            self._environment |= {"AUTH": "true", "AWS_ENDPOINT_URL": self.url}
+            self._run("ministack", "ministack")
+            _wait_for(f"{self.url}/_ministack/health")
+            return
         self._run("injector", "microburst", "--upstream", self.url, "--port", str(self.injector_port), "--no-resign")
         self._run("ministack", "ministack")
         _wait_for(f"{self.url}/_ministack/health")
         _wait_for(f"{self.injector}/_microburst/health")
         self.inject()
 
-    def kill_handlers(self) -> int:
-        """Kill every process in which functions run, whatever it does, and return how many there were."""
-        ministack = self._processes["ministack"].pid
-        listed = subprocess.run(["ps", "-axo", "pid=,pgid="], capture_output=True, text=True, check=True)
-        pairs = [tuple(map(int, line.split())) for line in listed.stdout.splitlines()]
-        handlers = [pid for pid, group in pairs if group == ministack and pid != ministack]
+    def kill_handlers(self, function: str = "") -> int:
+        """Kill every process in which functions run, or one function by its name, and return how many there were."""
+        ministack = str(self._processes["ministack"].pid)
+        listed = subprocess.run(["ps", "-axww", "-o", "pid=,pgid=,args="], capture_output=True, text=True, check=True)
+        rows = [line.split(maxsplit=2) for line in listed.stdout.splitlines()]
+        handlers = [row[0] for row in rows if row[1] == ministack != row[0] and f"-{function}" in row[2]]
         for pid in handlers:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+                os.kill(int(pid), signal.SIGKILL)
         return len(handlers)
 
     def stop(self) -> None:

@@ -97,10 +97,10 @@ class Outside:
     Args:
         folder: For certificates.
         gateway_port: Where API Gateway's emulator listens.
-        callback_port: Where functions' posts to WebSocket connections go: the fault injector.
+        callback_port: Where functions' posts to WebSocket connections go: the fault injector. None: to the gateway.
     """
 
-    def __init__(self, folder: Path, *, gateway_port: int, callback_port: int) -> None:
+    def __init__(self, folder: Path, *, gateway_port: int, callback_port: int | None) -> None:
         self.issuer = Issuer()
         self.authority = folder / "authority.pem"
         self._certificate = folder / "server.pem"
@@ -203,7 +203,7 @@ class Outside:
             callback = _CALLBACK.match(head)
             if name == ISSUER_HOST:
                 writer.write(self._published(head))
-            elif callback:
+            elif callback and self._callback_port is not None:
                 # The injector knows hosts by paths only; one request a connection, so that each is rewritten.
                 path = b"/_aws/execute-api/%b%b" % (name.split(".")[0].encode(), callback[1])
                 rest = re.sub(rb"\r\nconnection: [^\r]*", b"", head[callback.end() - 2 :], flags=re.IGNORECASE)

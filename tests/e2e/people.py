@@ -13,6 +13,7 @@ from websockets.asyncio.client import ClientConnection, connect
 
 import perdure
 from perdure.client import Client
+from perdure.errors import StoreUnavailableError
 from perdure.session import Session
 from perdure.testing.processes import again_until_answered, poll_until
 from tests.e2e.outside import Outside
@@ -29,8 +30,8 @@ REQUESTS_AT_ONCE = 6
 
 _turnstile = asyncio.Semaphore(REQUESTS_AT_ONCE)
 
-PATIENCE_SECONDS = 90.0
-"""How long a turn may take on a slow machine that starts its functions cold."""
+PATIENCE_SECONDS = 180.0
+"""How long a turn may take on a slow machine that starts its functions cold, and when the sweep has to help."""
 
 
 async def ended(session: Session, *, turns: int = 1, timeout_seconds: float = PATIENCE_SECONDS) -> JsonObject:
@@ -99,6 +100,8 @@ class User:
         """Return a new ticket for the WebSocket API."""
         async with self.http() as http:
             reply = await http.post("/v1/socket-tickets", json={})
+            if reply.status_code == 503:
+                raise StoreUnavailableError("no ticket could be written")
             assert reply.status_code == 200, reply.text
             return str(reply.json()["ticket"])
 
@@ -133,7 +136,7 @@ class Socket:
         await self.connection.send(json.dumps(frame))
         while True:
             reply = await self._receive()
-            if reply["type"] != "changed":
+            if reply.get("type") != "changed":
                 return reply
             self.changes.append(reply)
 

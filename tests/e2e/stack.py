@@ -142,6 +142,15 @@ class Stack:
         stack = self.client("cloudformation").describe_stacks(StackName=NAME)["Stacks"][0]
         return {output["OutputKey"]: output["OutputValue"] for output in stack["Outputs"]}
 
+    def save_logs(self, folder: Path) -> None:
+        """Write what functions have logged, one file a log group."""
+        logs = self.client("logs")
+        for group in logs.describe_log_groups(logGroupNamePrefix=f"/perdure/{NAME}/")["logGroups"]:
+            name = group["logGroupName"]
+            pages = logs.get_paginator("filter_log_events").paginate(logGroupName=name)
+            lines = [event["message"] for page in pages for event in page["events"]]
+            (folder / f"{name.rpartition('/')[2]}.log").write_text("\n".join(lines), encoding="utf-8")
+
     def status(self) -> str | None:
         """Return the stack's status; None: there is no stack."""
         cloudformation = self.client("cloudformation")

@@ -10,9 +10,9 @@ import pytest
 
 from perdure.errors import ForbiddenError, UnauthorizedError
 from perdure.testing.processes import poll_until
-from tests.e2e.conftest import World
 from tests.e2e.outside import MODEL_KEY, SLOWLY
 from tests.e2e.people import User, asked, ended, last_text
+from tests.e2e.world import World
 
 T1 = 'call lookup_order {"order_id": "7"}'
 REFUND = 'call refund_order {"order_id": "%s", "amount": %s}'
@@ -39,14 +39,12 @@ def refunds(world: World, order_id: str) -> list[float]:
 
 async def test_a_question_is_looked_up_and_answered(world: World) -> None:
     async with world.user().session("t1") as session:
-        receipt = await session.send(T1)
+        await session.send(T1)
         snapshot = await ended(session)
-        again = await session.send(T1, idempotency_key=receipt.message_id)
 
     assert "walking boots" in last_text(snapshot)
     assert [call["status"] for call in snapshot["tool_calls"]] == ["succeeded"]
     assert snapshot["usage"]["model_calls"] == 2
-    assert again.message_id != ""
     assert world.outside.model_keys() == {f"Bearer {MODEL_KEY}"}
 
 
@@ -143,15 +141,15 @@ async def test_a_stop_in_mid_stream_ends_the_turn_and_the_request_to_the_model(w
 
 async def test_an_output_too_large_for_the_table_comes_back_whole(world: World) -> None:
     async with world.user().session("large") as session:
-        await session.send('call read_archive {"kilobytes": 400}')
+        await session.send('call read_archive {"kilobytes": 600}')
         snapshot = await ended(session)
         bucket = world.stack.outputs["BodiesBucketName"]
         objects = world.stack.client("s3").list_objects_v2(Bucket=bucket).get("Contents", [])
 
-    assert any(entry["Size"] > 400 * 1024 for entry in objects)
+    assert any(entry["Size"] > 300 * 1024 for entry in objects)
     assert [call["status"] for call in snapshot["tool_calls"]] == ["succeeded"]
     sent = world.outside.model_requests()[-1]["messages"]
-    assert len(str(next(message["content"] for message in sent if message["role"] == "tool"))) == 400 * 1024
+    assert len(str(next(message["content"] for message in sent if message["role"] == "tool"))) == 600 * 1024
 
 
 async def test_twenty_sessions_at_once_are_all_answered(world: World) -> None:
@@ -166,7 +164,7 @@ async def test_twenty_sessions_at_once_are_all_answered(world: World) -> None:
     async with user.client() as client:
         listed = await client.sessions(limit=200)
 
-    assert [f"'order_id': '{n % 10 + 1}'" in text or f'"{n % 10 + 1}"' in text for n, text in enumerate(answers)]
+    assert [f'"order_id": "{n % 10 + 1}"' in text for n, text in enumerate(answers)] == [True] * 20
     assert {f"crowd-{number}" for number in range(20)} <= {entry["session_id"] for entry in listed["sessions"]}
 
 

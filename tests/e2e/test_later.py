@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.e2e.conftest import World
 from tests.e2e.outside import SLOW_PIECES
 from tests.e2e.people import ended, last_text
 from tests.e2e.test_conversations import FAR, refunds, schedules
 from tests.e2e.test_operation import UPGRADED
+from tests.e2e.world import World
 
 MINUTES = 60
 

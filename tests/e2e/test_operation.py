@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from perdure.testing.processes import poll_until
-from tests.e2e.conftest import World
 from tests.e2e.outside import SLOWLY
 from tests.e2e.people import Socket, asked, ended, last_text
 from tests.e2e.stack import artifacts
 from tests.e2e.test_conversations import REFUND, refunds
+from tests.e2e.world import World
 
 QUEUES = ("RunModelQueue", "CallToolQueue", "CallSingleAttemptToolQueue", "TimersQueue")
 UPGRADED = "upgraded"

@@ -6,10 +6,10 @@ import json
 from typing import Any
 
 from tests.build.cloudformation import target
-from tests.e2e.conftest import World
 from tests.e2e.emulator import ACCOUNT, REGION
 from tests.e2e.outside import AUDIENCE, ISSUER
 from tests.e2e.stack import left_out
+from tests.e2e.world import World
 
 QUEUE_ATTRIBUTES = {
     "VisibilityTimeout": "VisibilityTimeout",

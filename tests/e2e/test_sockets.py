@@ -7,9 +7,9 @@ from websockets.exceptions import InvalidStatus
 
 from perdure.session import Session
 from perdure.testing.processes import poll_until
-from tests.e2e.conftest import World
 from tests.e2e.outside import SLOWLY
 from tests.e2e.people import Socket, ended
+from tests.e2e.world import World
 
 OF_ONE_MODEL_STEP = ["model_started", "usage_recorded", "model_finished"]
 OF_ONE_TOOL_STEP = ["tool_call_deferred", "tool_call_started", "tool_call_finished"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.e2e.conftest import World
+from tests.e2e.world import World
 
 
 async def test_a_deleted_stack_leaves_the_conversations_and_nothing_else(world: World) -> None:

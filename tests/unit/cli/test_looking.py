@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import http.server
 import io
 import socket
 import sys
+import threading
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -114,6 +117,38 @@ def test_a_server_that_does_not_answer_is_a_failure_and_no_mistake_of_the_comman
     assert code == 1
     assert complaint.startswith(f"perdure: {url} gave no answer")
     assert "check that the server runs there" in complaint
+
+
+class _Deployment(http.server.BaseHTTPRequestHandler):
+    tokens: ClassVar[list[str | None]] = []
+
+    def do_GET(self) -> None:
+        self.tokens.append(self.headers["authorization"])
+        body = b'{"sessions": []}'
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.mark.parametrize(("given", "sent"), [("t-1", "Bearer t-1"), ("", None)])
+def test_a_deployed_stack_is_shown_the_token_of_the_environment(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, given: str, sent: str | None
+) -> None:
+    monkeypatch.setenv("PERDURE_TOKEN", given)
+    _Deployment.tokens.clear()
+    with http.server.HTTPServer(("127.0.0.1", 0), _Deployment) as server:
+        answering = threading.Thread(target=server.handle_request)
+        answering.start()
+        code, _, _ = run(capsys, "sessions", "--url", f"http://127.0.0.1:{server.server_port}")
+        answering.join(timeout=10)
+
+    assert code == 0
+    assert _Deployment.tokens == [sent]
 
 
 def test_a_url_that_is_none_is_a_mistake_of_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -75,7 +75,10 @@ def _parser() -> argparse.ArgumentParser:
 
     chat = commands.add_parser("chat", help="talk in the terminal; resumes a session")
     chat.add_argument("session", nargs="?", help="session id (default: a new one)")
-    chat.add_argument("--url", help="a running server (default: open the database in this process)")
+    chat.add_argument(
+        "--url",
+        help="a running server (default: open the database in this process); a stack on AWS wants PERDURE_TOKEN",
+    )
     _add_agents(chat)
     _add_database(chat)
 
@@ -83,7 +86,9 @@ def _parser() -> argparse.ArgumentParser:
     show = commands.add_parser("show", help="state, timeline, and what a session waits for")
     show.add_argument("session", help="session id")
     for reading in (listing, show):
-        reading.add_argument("--url", help="a running server (default: read the database)")
+        reading.add_argument(
+            "--url", help="a running server (default: read the database); a stack on AWS wants PERDURE_TOKEN"
+        )
         _add_database(reading)
     return parser
 

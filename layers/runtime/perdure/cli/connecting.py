@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 from collections.abc import AsyncIterator
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from perdure.cli import DEFAULT_PORT
 from perdure.cli.loading import database_file, load_agents, tell_of_demo
 from perdure.errors import DatabaseInUseError
 from perdure.session import Session
+
+if TYPE_CHECKING:
+    from perdure.client import Client
 
 DEFAULT_URL = f"http://127.0.0.1:{DEFAULT_PORT}"
 
@@ -23,13 +27,18 @@ class Connection(Protocol):
     async def sessions(self, *, cursor: str | None = None, limit: int = 50) -> dict[str, Any]: ...
 
 
+def _server(url: str) -> Client:
+    """Return a client. The token of a stack on AWS is no option, because others on a machine can read those."""
+    from perdure.client import connect
+
+    return connect(url, token=os.environ.get("PERDURE_TOKEN") or None)
+
+
 @contextlib.asynccontextmanager
 async def connected(options: argparse.Namespace) -> AsyncIterator[Connection]:
     """Connect to `--url`, or run the agents on `--db` in this process."""
     if options.url:
-        from perdure.client import connect
-
-        async with connect(options.url) as client:
+        async with _server(options.url) as client:
             yield client
     else:
         from perdure.embedded.runtime import open_runtime
@@ -51,9 +60,7 @@ async def connected(options: argparse.Namespace) -> AsyncIterator[Connection]:
 async def looking(options: argparse.Namespace) -> AsyncIterator[Connection]:
     """Connect to `--url`, or read `--db` without disturbing the runtime that may have it open."""
     if options.url:
-        from perdure.client import connect
-
-        async with connect(options.url) as client:
+        async with _server(options.url) as client:
             yield client
     else:
         from perdure.embedded.viewer import open_viewer
