@@ -48,12 +48,16 @@ async def broken_model_function(world: World) -> AsyncIterator[None]:
 
 async def test_a_message_that_no_handler_can_take_becomes_a_failed_turn_that_its_user_sees(world: World) -> None:
     async with world.user().session("poison") as session:
+        await session.send("all is well")
+        await ended(session)
         async with broken_model_function(world):
             await session.send("hello")
-            failed = await ended(session)
-        await session.send("hello again")
-        snapshot = await ended(session, turns=2)
+            failed = await ended(session, turns=2)
+        await session.send("hello again")  # it waits: a failure of ours holds what comes behind it
+        await session.resume()
+        snapshot = await ended(session, turns=3)
 
+    assert failed["state"]["held"] is True
     assert failed["state"]["last_turn_error"]["code"] == "internal"
     assert failed["messages"][-1]["role"] == "user", "nothing was answered"
     assert "You said: hello again" in last_text(snapshot)
