@@ -7,8 +7,6 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
-import pytest
-
 from perdure.testing.processes import poll_until
 from tests.e2e.outside import SLOWLY
 from tests.e2e.people import Socket, asked, ended, last_text
@@ -48,7 +46,6 @@ async def broken_model_function(world: World) -> AsyncIterator[None]:
         sqs.set_queue_attributes(QueueUrl=queue, Attributes={"VisibilityTimeout": hidden})
 
 
-@pytest.mark.skip(reason="does not end every time since sessions are held after a failure; not understood yet")
 async def test_a_message_that_no_handler_can_take_becomes_a_failed_turn_that_its_user_sees(world: World) -> None:
     async with world.user().session("poison") as session:
         await session.send("all is well")
@@ -57,7 +54,7 @@ async def test_a_message_that_no_handler_can_take_becomes_a_failed_turn_that_its
             await session.send("hello")
             failed = await ended(session, turns=2)
         await session.send("hello again")  # it waits: a failure of ours holds what comes behind it
-        await session.resume()
+        await session.stop()  # somebody has seen the failure, and lets the inbox go on
         snapshot = await ended(session, turns=3)
 
     assert failed["state"]["held"] is True
