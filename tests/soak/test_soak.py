@@ -78,8 +78,8 @@ async def check_whole(session: Session) -> None:
     run.succeeded("slow_read", times=PARALLEL_TURNS * PARALLEL_TOOLS)
 
     snapshot = await session.snapshot()
-    commits = 4 * (TURNS - PARALLEL_TURNS) + (3 + PARALLEL_TOOLS) * PARALLEL_TURNS
-    assert snapshot["state"]["version"] == commits
+    most = 4 * (TURNS - PARALLEL_TURNS) + (3 + PARALLEL_TOOLS) * PARALLEL_TURNS
+    assert 4 * TURNS <= snapshot["state"]["version"] <= most  # tools that end together share a commit
     assert snapshot["messages"][-1]["parts"][-1]["text"].startswith(f"answer {TURNS}: according to ")
 
     sequences: list[int] = []
