@@ -85,7 +85,7 @@ async def test_the_requests_of_the_readme_end_in_a_refund(tmp_path: Path) -> Non
         output, _ = await shell.communicate()
     answers = [json.loads(line) for line in output.decode().splitlines() if line.startswith("{")]
     streamed = re.findall(r"^event: (.*)$", output.decode(), re.MULTILINE)
-    receipt, page, snapshot, decided, sent, paused = answers
+    receipt, page, snapshot, decided, sent, stopped, paused = answers
 
     assert receipt["turn_id"] == "turn-1"
     assert {"turn_started", "text_delta", "tool_call_finished", "interrupt_raised"} <= set(streamed)
@@ -93,6 +93,7 @@ async def test_the_requests_of_the_readme_end_in_a_refund(tmp_path: Path) -> Non
     assert [interrupt["tool_name"] for interrupt in snapshot["pending_interrupts"]] == ["refund_order"]
     assert decided == {"result": "resolved"}
     assert sent["delivered_as"] in ("steer", "queue")  # the turn may be over
+    assert stopped["result"] in ("recorded", "idle")  # so may the next one
     assert paused == {"result": "recorded"}
 
 

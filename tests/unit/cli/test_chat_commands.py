@@ -129,6 +129,21 @@ async def test_a_failed_turn_is_dismissed(monkeypatch: pytest.MonkeyPatch, datab
         await person.sees("agent: you said: hello\n> ")
 
 
+async def test_a_stop_at_the_prompt_lets_a_failed_turn_go_and_shows_what_goes_on(
+    monkeypatch: pytest.MonkeyPatch, database: Path
+) -> None:
+    async with at_a_terminal(monkeypatch, database) as person:
+        await person.sees("> ")
+        person.types("break")
+        await person.sees("held behind")
+        await does(person, "hello", "(queued; held")
+
+        await does(person, "/stop", "(let go; the next message goes on)")
+
+        await person.sees("agent: you said: hello\n> ")
+        await does(person, "/stop", "(nothing runs)")
+
+
 async def test_who_comes_back_to_a_blocked_session_is_told_what_to_do(
     monkeypatch: pytest.MonkeyPatch, database: Path
 ) -> None:

@@ -303,7 +303,9 @@ class _Conversation:
     # --- commands ----------------------------------------------------------------------------------------------
 
     async def _stop(self) -> str | None:
-        """Stop what runs, at what the person has seen of it."""
+        """Stop what runs, at what the person has seen of it; at the prompt, let a failed turn go."""
+        if self._cursor is None and "held" in ((await self._session.snapshot())["state"] or {}):
+            return await self._commands.run("dismiss", "")
         self._stopped = True
         turn_id, seen = self._turn_id, self._cursor
         reply = await self._carried_out(
