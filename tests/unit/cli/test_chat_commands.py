@@ -200,7 +200,11 @@ async def test_settings_are_shown_and_replaced(monkeypatch: pytest.MonkeyPatch, 
         person.types("hi")
         await person.sees("agent: you said: hi\n> ")
         await does(person, "/settings", "({})")
-        await does(person, '/settings {"approval_mode": "deny_all"}', "(set, from the next turn on)")
+        await does(
+            person,
+            '/settings {"approval_mode": "deny_all"}',
+            "(set, from the next turn on; `approval_mode` from the next call on)",
+        )
         await does(person, "/settings", '({"approval_mode": "deny_all"})')
         await does(person, "/settings [1]", "(settings are a JSON object")
         await does(person, "/settings {", "(this is no JSON: ")

@@ -167,7 +167,7 @@ class Commands:
             return None
         reply = await self._carried_out(lambda key: self._session.update_settings(settings, idempotency_key=key))
         if reply is not None:
-            self._say("set, from the next turn on")
+            self._say("set, from the next turn on; `approval_mode` from the next call on")
         return None
 
     async def _help(self) -> str | None:
