@@ -104,8 +104,8 @@ def _cases(name: str, adapter: str, options: argparse.Namespace, report: Report)
         cases = []
     if not (faults or options.deep):
         if BY_NAME[name].large:
-            cases = rotating(cases, options.seed, every=EVERY)
-            report.sampled[name, adapter] = f"one fault at every {EVERY}rd point"
+            cases = rotating(cases, options.seed, every=options.every)
+            report.sampled[name, adapter] = f"one fault at one point of {options.every}"
         elif adapter == "aws" and name not in WHOLE_ON_AWS:
             cases = rotating(cases, options.seed)
             report.sampled[name, adapter] = "one fault at every point"
@@ -120,6 +120,9 @@ def _cases(name: str, adapter: str, options: argparse.Namespace, report: Report)
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m perdure.testing.simulation", description=__doc__)
     parser.add_argument("--scenario", help="one or several, with commas; all of them by default")
+    parser.add_argument(
+        "--every", type=int, default=EVERY, help="of a large scenario, one point of so many; %(default)s"
+    )
     parser.add_argument("--adapter", choices=ADAPTERS, help="both by default")
     parser.add_argument(
         "--fault", help=f"one or several of {', '.join(FAULTS)}, or `{NO_FAULT}`: only other orders; all by default"
