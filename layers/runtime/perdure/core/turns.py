@@ -36,51 +36,59 @@ def start_next(draft: Draft) -> None:
 
 def _open_turn(draft: Draft, batch: tuple[QueuedMessage, ...]) -> None:
     """Start the next turn with accepted messages: number it, append them, ask the model."""
-    number = draft.head.turn_count + 1
-    draft.turn_id = f"turn-{number}"
-    sequences = [append_input(draft, message) for message in batch]
-    last = batch[-1]
-    started = {"sequence": sequences[-1], "message_id": last.message_id}
-    if len(batch) > 1:
-        started["message_ids"] = [message.message_id for message in batch]
-    draft.event("turn_started", started)
-    draft.head = replace(draft.head, turn_count=number, last_turn_error=None)
-    draft.set_turn(
-        Turn(
-            turn_id=draft.turn_id,
-            opened_version=draft.version,
-            first_sequence=sequences[-1],
-            message_id=last.message_id,
-            started_at=draft.now,
-            settings_version=draft.head.settings_version,
-            run_settings_version=next((m.input_version for m in reversed(batch) if m.run_settings), None),
-            hold=any(message.hold for message in batch),
-            controls=CONTROLS,
-        )
+    draft.turn_id = _next_turn_id(draft)
+    for message in batch:
+        append_input(draft, message)
+    _begin_turn(
+        draft,
+        {"message_ids": [message.message_id for message in batch]} if len(batch) > 1 else {},
+        message_id=batch[-1].message_id,
+        run_settings_version=next((m.input_version for m in reversed(batch) if m.run_settings), None),
+        hold=any(message.hold for message in batch),
     )
-    ask_model(draft)
 
 
 def reopen_turn(draft: Draft, failed: ClosedTurn, payload: JsonObject) -> None:
     """Go on with a failed turn in a next one, from the model step that failed (spec RETRY-08)."""
-    number = draft.head.turn_count + 1
-    draft.turn_id = f"turn-{number}"
-    draft.event("turn_started", {"sequence": draft.message_sequence, "message_id": failed.message_id} | payload)
-    draft.head = replace(draft.head, turn_count=number, last_turn_error=None, hold=None)
+    draft.turn_id = _next_turn_id(draft)
+    draft.head = replace(draft.head, hold=None)
+    _begin_turn(
+        draft,
+        payload,
+        message_id=failed.message_id,
+        run_settings_version=failed.run_settings_version,
+        hold=failed.hold,
+        model_calls=failed.model_calls,
+        model_version=failed.model_version,
+        denied=failed.denied,
+    )
+
+
+def _next_turn_id(draft: Draft) -> str:
+    return f"turn-{draft.head.turn_count + 1}"
+
+
+def _begin_turn(draft: Draft, payload: JsonObject, *, message_id: str, **kept: Any) -> None:
+    """Make a turn the running one, behind the messages it begins with, and ask the model.
+
+    Args:
+        payload: What its `turn_started` tells besides its message.
+        kept: Further fields of the `Turn`.
+    """
+    assert draft.turn_id is not None, "it has its id before its messages"
+    sequence = draft.message_sequence
+    draft.event("turn_started", {"sequence": sequence, "message_id": message_id} | payload)
+    draft.head = replace(draft.head, turn_count=draft.head.turn_count + 1, last_turn_error=None)
     draft.set_turn(
         Turn(
             turn_id=draft.turn_id,
             opened_version=draft.version,
-            first_sequence=draft.message_sequence,
-            message_id=failed.message_id,
+            first_sequence=sequence,
+            message_id=message_id,
             started_at=draft.now,
-            model_calls=failed.model_calls,
-            model_version=failed.model_version,
-            denied=failed.denied,
             settings_version=draft.head.settings_version,
-            run_settings_version=failed.run_settings_version,
-            hold=failed.hold,
             controls=CONTROLS,
+            **kept,
         )
     )
     ask_model(draft)
