@@ -147,7 +147,7 @@ class _Customer:
 
             receipt = await again_until_answered(send, timeout_seconds=PATIENCE_SECONDS)
             self.turns += 1
-            self.cursor = receipt.cursor
+            self.cursor = self.cursor or receipt.cursor  # once: a hold that ended in between has events, too
             while not await self._followed():
                 pass
             await _hold_ended(self.session)
