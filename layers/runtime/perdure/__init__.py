@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from perdure._version import __version__
 
 if TYPE_CHECKING:
+    from perdure.agents.built_ins import BUILT_IN_TOOLS, BuiltInTool
     from perdure.agents.definition import AgentDefinition, InstructionContext
     from perdure.agents.policies import ToolPolicy
     from perdure.agents.prepare import StepChanges
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
     from perdure.errors import ContextOverflowError, PerdureError, ToolExecutionError
 
 __all__ = [
+    "BUILT_IN_TOOLS",
     "AgentDefinition",
+    "BuiltInTool",
     "ContextOverflowError",
     "FileRef",
     "InstructionContext",
@@ -48,6 +51,8 @@ __all__ = [
 
 _HOMES = {
     "AgentDefinition": ("perdure.agents.definition", "AgentDefinition"),
+    "BUILT_IN_TOOLS": ("perdure.agents.built_ins", "BUILT_IN_TOOLS"),
+    "BuiltInTool": ("perdure.agents.built_ins", "BuiltInTool"),
     "ContextOverflowError": ("perdure.errors", "ContextOverflowError"),
     "FileRef": ("perdure.core.entries", "FileRef"),
     "InstructionContext": ("perdure.agents.definition", "InstructionContext"),

@@ -13,6 +13,7 @@ import re
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from perdure.agents.built_ins import POLICY
 from perdure.agents.definition import AgentDefinition, is_tool_name
 from perdure.agents.policies import EffectivePolicy
 from perdure.agents.runner import DeferredCall
@@ -48,10 +49,12 @@ def requested_calls(
 
 def _requested(agent: AgentDefinition, call: DeferredCall, offered: Collection[str] | None) -> RequestedCall:
     arguments, complaint = _parsed(call.arguments_text)
-    tool = agent.tool(call.tool_name)
+    built_in = agent.built_in(call.tool_name)
+    own = agent.tool(call.tool_name)
+    tool = built_in or own
     if tool is None and (agent.runner is None or not is_tool_name(call.tool_name)):
         return _settled(call, arguments, "read", unknown_tool(agent, call.tool_name))
-    policy = agent.policy_of(tool) if tool is not None else agent.policy_of_runners(call.tool_name)
+    policy = _policy(agent, call.tool_name)
     if offered is not None and call.tool_name not in offered:
         return _settled(call, arguments, policy.effect, _not_offered(call.tool_name, offered))
     if arguments is not None and tool is not None:
@@ -71,8 +74,16 @@ def _requested(agent: AgentDefinition, call: DeferredCall, offered: Collection[s
         provider_call_id=call.provider_call_id,
         arguments=arguments,
         approval_deadline=policy.approval_deadline,
-        inline=tool is not None and tool.inline,
+        inline=own is not None and own.inline,
+        built_in=built_in is not None and built_in.in_core,
     )
+
+
+def _policy(agent: AgentDefinition, name: str) -> EffectivePolicy:
+    if agent.built_in(name) is not None:
+        return POLICY
+    tool = agent.tool(name)
+    return agent.policy_of(tool) if tool is not None else agent.policy_of_runners(name)
 
 
 def _settled(call: DeferredCall, arguments: JsonObject | None, effect: str, text: str) -> RequestedCall:
@@ -90,7 +101,7 @@ def _settled(call: DeferredCall, arguments: JsonObject | None, effect: str, text
 def unknown_tool(agent: AgentDefinition, name: str) -> str:
     """Return what the model is told about a tool that the agent does not have (field case F130)."""
     shown = mended(name[: 2 * MAX_TOOL_NAME])
-    available = ", ".join(tool.name for tool in agent.tools)
+    available = ", ".join((*(tool.name for tool in agent.tools), *agent.built_in_tools))
     return f"unknown tool {shown}; available tools: {available or 'none'}"
 
 

@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any, Literal, cast
 
 from perdure.agents.acceptance import Acceptance
+from perdure.agents.built_ins import DEFAULT_MAX_WAIT, BuiltInTool, built_in_tool, check_times, enabled
 from perdure.agents.files import UNRESOLVED, FileResolver, StoreFile, Unresolved
 from perdure.agents.inbox import InboxSettings
 from perdure.agents.policies import (
@@ -32,7 +33,7 @@ from perdure.core.history import HistoryOptions
 from perdure.core.limits import MAX_MODEL_CALLS_PER_TURN
 from perdure.core.settings import APPROVAL_MODES
 from perdure.errors import ConfigurationError
-from perdure.models.base import ModelClient
+from perdure.models.base import ModelClient, ToolDefinition
 from perdure.models.capabilities import context_window, credential_version, reasoning_levels
 from perdure.models.settings import ModelSettings
 
@@ -70,7 +71,9 @@ class AgentDefinition:
         tool_policies: By tool name; each overrides the tool's own word. A `runner` may have tools of its own, which are
             named here only.
         default_effect: For tools that say nothing.
-        built_in_tools: Names of built-in tools to offer. None exists in this version.
+        built_in_tools: Names of `BUILT_IN_TOOLS` to offer; each is reserved, a read, and needs no approval.
+        max_wait: Longest wait that `durable_wait` takes, in whole seconds, at most ten years.
+        question_deadline: How long a question of `ask_user` waits for its answer, at most ten years. None: for ever.
         max_model_calls: Cap of one turn; then the model must answer without tools (spec SESS-08).
         stop_policies: End a turn before its next model call; the first that wants to wins.
         prepare_step: Called before every provider call; may change what is asked for this step, or raise
@@ -108,6 +111,8 @@ class AgentDefinition:
     tool_policies: Mapping[str, ToolPolicy] = field(default_factory=dict)
     default_effect: Effect = DEFAULT_EFFECT
     built_in_tools: Sequence[str] = ()
+    max_wait: timedelta = DEFAULT_MAX_WAIT
+    question_deadline: timedelta | None = None
     max_model_calls: int = MAX_MODEL_CALLS_PER_TURN
     tool_timeout: timedelta = timedelta(minutes=14)
     stop_policies: Sequence[StopPolicy] = ()
@@ -136,8 +141,10 @@ class AgentDefinition:
                 raise ConfigurationError(f"tool name {name!r} of agent {self.name!r} must match {_NAME.pattern}")
             if names.count(name) > 1:
                 raise ConfigurationError(f"agent {self.name!r} has two tools named {name!r}: rename one")
-        for name in self.built_in_tools:
-            raise ConfigurationError(f"agent {self.name!r} names the built-in tool {name!r}, which does not exist")
+        check_times(self.name, self.max_wait, self.question_deadline)
+        object.__setattr__(
+            self, "built_in_tools", enabled(self.name, self.built_in_tools, names, tuple(self.tool_policies))
+        )
         for name in self.tool_policies:
             if name not in names and (self.runner is None or not is_tool_name(name)):
                 raise ConfigurationError(f"agent {self.name!r} has a policy for {name!r}, which is none of its tools")
@@ -194,6 +201,17 @@ class AgentDefinition:
     def tool(self, name: str) -> FunctionTool | None:
         """Return the tool with this name, or None."""
         return next((tool for tool in self.tools if tool.name == name), None)
+
+    def built_in(self, name: str) -> BuiltInTool | None:
+        """Return the built-in tool with this name as this agent offers it, or None when it does not."""
+        return built_in_tool(name, max_wait=self.max_wait) if name in self.built_in_tools else None
+
+    def offered_tools(self) -> tuple[ToolDefinition, ...]:
+        """Return what models may be offered, always in this order: the agent's own tools, then the built-in ones."""
+        own = [(tool.name, tool.description, tool.parameters) for tool in self.tools]
+        built_ins = [built_in_tool(name, max_wait=self.max_wait) for name in self.built_in_tools]
+        told = (*own, *((tool.name, tool.description, tool.parameters) for tool in built_ins))
+        return tuple(ToolDefinition(name=name, description=text, parameters=schema) for name, text, schema in told)
 
     def policy_of(self, tool: FunctionTool) -> EffectivePolicy:
         """Return what holds for one of this agent's tools."""

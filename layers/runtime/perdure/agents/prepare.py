@@ -130,7 +130,7 @@ async def prepare(agent: AgentDefinition, context: AgentTurnContext) -> Prepared
     name = await chosen_model(agent, step)
     client = client_named(agent, name)
     settings = model_settings(agent, context.settings, client)
-    tools = _definitions(agent) if context.offer_tools else ()
+    tools = agent.offered_tools() if context.offer_tools else ()
     messages: Sequence[HistoryItem] = context.history
     sections = agent.sections_for(instruction_context(context))
     offered: tuple[str, ...] | None = None
@@ -175,12 +175,6 @@ def _has_files(items: Sequence[HistoryItem]) -> bool:
     return any(isinstance(item, UserItem) and item.files for item in items)
 
 
-def _definitions(agent: AgentDefinition) -> tuple[ToolDefinition, ...]:
-    return tuple(
-        ToolDefinition(name=tool.name, description=tool.description, parameters=tool.parameters) for tool in agent.tools
-    )
-
-
 def instruction_context(context: AgentTurnContext) -> InstructionContext:
     """Return what a function of instructions may see of a step."""
     return InstructionContext(
@@ -213,7 +207,7 @@ def _seen(agent: AgentDefinition, context: AgentTurnContext, window: int | None)
 
 def _checked_names(agent: AgentDefinition, names: Sequence[str]) -> tuple[str, ...]:
     for name in names:
-        if agent.tool(name) is None:
+        if agent.tool(name) is None and agent.built_in(name) is None:
             raise ConfigurationError(
                 f"prepare_step of agent {agent.name!r} names the tool {name!r}, which is none of its tools"
             )

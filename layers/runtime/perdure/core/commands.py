@@ -96,6 +96,7 @@ class RequestedCall:
         settled: Status and text when the call is over before it begins: an unknown tool, bad arguments.
         approval_deadline: How long a person has to decide. None: for ever.
         inline: The worker of the model step may run it, without a queue between.
+        built_in: The session itself takes the call; no worker runs it.
     """
 
     tool_name: str
@@ -107,6 +108,7 @@ class RequestedCall:
     approval_deadline: timedelta | None = None
     settled: tuple[str, str] | None = None
     inline: bool = False
+    built_in: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

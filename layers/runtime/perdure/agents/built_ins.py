@@ -1,0 +1,231 @@
+"""Tools that the runtime itself brings: their names, descriptions, schemas and checks, for every runner.
+
+An agent enables them by name. An enabled name is reserved, and its policy is fixed: a read that nobody has to approve
+(spec CLIENT-13).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal
+from types import MappingProxyType
+from typing import Any
+
+from perdure.agents.policies import EffectivePolicy
+from perdure.errors import ConfigurationError
+
+JsonObject = dict[str, Any]
+
+MAX_QUESTION_CHARACTERS = 4000
+"""Length of a question, in characters. Our own choice: what a person reads before they answer."""
+
+MAX_CHOICES = 20
+"""Answers that a question may offer. Our own choice: what fits in a menu."""
+
+MAX_CHOICE_CHARACTERS = 200
+"""Length of an answer that a question offers, in characters. Our own choice: what fits on a button."""
+
+MAX_REASON_CHARACTERS = 1000
+"""Length of the reason of a wait, in characters. Our own choice."""
+
+DEFAULT_MAX_WAIT = timedelta(days=365)
+"""Default of `AgentDefinition.max_wait` (spec WAIT-01)."""
+
+LONGEST_TIME = timedelta(days=3653)
+"""The most that a wait or a question may be allowed. Our own choice: ten years are far from the last day of a clock."""
+
+AWAITED_BY_NOBODY = frozenset({"ask_user", "durable_wait"})
+"""Names that no agent may enable yet, because the core does not take their calls."""
+
+POLICY = EffectivePolicy(effect="read", requires_approval=False)
+"""What holds for every built-in tool."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltInTool:
+    """A tool that the runtime brings.
+
+    Attributes:
+        parameters: JSON Schema of its arguments.
+        validate: Checks raw arguments and returns those that are stored: without optional ones that are null. Raises
+            ValueError with a short reason, which repeats no value.
+        in_core: The session itself takes the call, when the model step that asked for it is committed. Else a worker
+            runs it as it runs other reads.
+    """
+
+    name: str
+    description: str
+    parameters: JsonObject
+    validate: Callable[[Mapping[str, Any]], JsonObject]
+    in_core: bool = True
+
+
+def built_in_tool(name: str, *, max_wait: timedelta = DEFAULT_MAX_WAIT) -> BuiltInTool:
+    """Return a built-in tool as an agent with this longest wait offers it.
+
+    Raises:
+        KeyError: There is none of this name.
+    """
+    return _durable_wait(max_wait) if name == "durable_wait" else BUILT_IN_TOOLS[name]
+
+
+def enabled(agent: str, names: Sequence[str], own: Collection[str], policies: Collection[str]) -> tuple[str, ...]:
+    """Return the built-in tools that an agent enables, in the order in which models are offered them.
+
+    Args:
+        agent: Its name, for messages.
+        own: Names of its own tools.
+        policies: Names of tools that it has a policy for.
+
+    Raises:
+        ConfigurationError: A name that does not exist or is there twice, or is used otherwise (spec TOOL-16, TOOL-03).
+    """
+    for name in names:
+        if name not in BUILT_IN_TOOLS or name in AWAITED_BY_NOBODY:
+            there = ", ".join(name for name in BUILT_IN_TOOLS if name not in AWAITED_BY_NOBODY) or "none"
+            raise ConfigurationError(
+                f"agent {agent!r} names the built-in tool {name!r}, which does not exist: there is {there}"
+            )
+        if list(names).count(name) > 1:
+            raise ConfigurationError(f"agent {agent!r} names the built-in tool {name!r} twice")
+        if name in own:
+            raise ConfigurationError(f"tool {name} uses the name of an enabled built-in tool")
+        if name in policies:
+            raise ConfigurationError(
+                f"agent {agent!r} has a policy for {name!r}: that of a built-in tool is fixed (read, no approval)"
+            )
+    return tuple(name for name in BUILT_IN_TOOLS if name in names)
+
+
+def check_times(agent: str, max_wait: timedelta, question_deadline: timedelta | None) -> None:
+    """Refuse times of an agent that no timer could hold.
+
+    Raises:
+        ConfigurationError: One of them is not within its limits.
+    """
+    if max_wait % timedelta(seconds=1) or not timedelta(seconds=1) <= max_wait <= LONGEST_TIME:
+        raise ConfigurationError(f"max_wait of agent {agent!r} must be whole seconds, from one second to ten years")
+    if question_deadline is not None and not timedelta(0) < question_deadline <= LONGEST_TIME:
+        raise ConfigurationError(
+            f"question_deadline of agent {agent!r} must be longer than zero, and at most ten years: "
+            "leave it out to wait for ever"
+        )
+
+
+def _object(properties: JsonObject, *required: str) -> JsonObject:
+    return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
+
+
+def _given(raw: Mapping[str, Any], parameters: JsonObject) -> JsonObject:
+    """Return what was given of a tool's parameters: an optional one that is null was not."""
+    for name in raw:
+        if name not in parameters["properties"]:
+            raise ValueError(f"{name[:100]}: is no parameter of this tool")
+    for name in parameters["required"]:
+        if raw.get(name) is None:
+            raise ValueError(f"{name}: is required")
+    return {name: value for name, value in raw.items() if value is not None}
+
+
+def _check_text(name: str, value: Any, longest: int, *, may_be_blank: bool = False) -> None:
+    if type(value) is not str:
+        raise ValueError(f"{name}: must be a text")
+    if not value.strip() and not may_be_blank:
+        raise ValueError(f"{name}: must not be blank")
+    if len(value) > longest:
+        raise ValueError(f"{name}: has {len(value)} characters, and may have {longest}")
+
+
+_ASK_USER = _object(
+    {
+        "question": {"type": "string", "minLength": 1, "maxLength": MAX_QUESTION_CHARACTERS},
+        "choices": {
+            "type": "array",
+            "items": {"type": "string", "minLength": 1, "maxLength": MAX_CHOICE_CHARACTERS},
+            "minItems": 1,
+            "maxItems": MAX_CHOICES,
+            "description": "Answers to choose from.",
+        },
+        "allows_free_text": {
+            "type": "boolean",
+            "default": True,
+            "description": "Whether the user may answer in other words. False only together with choices.",
+        },
+    },
+    "question",
+)
+
+
+def _checked_question(raw: Mapping[str, Any]) -> JsonObject:
+    given = _given(raw, _ASK_USER)
+    _check_text("question", given["question"], MAX_QUESTION_CHARACTERS)
+    if "choices" in given:
+        choices = given["choices"]
+        if type(choices) is not list or not 1 <= len(choices) <= MAX_CHOICES:
+            raise ValueError(f"choices: must be a list of 1 to {MAX_CHOICES} texts")
+        for index, choice in enumerate(choices):
+            _check_text(f"choices.{index}", choice, MAX_CHOICE_CHARACTERS)
+        if len(set(choices)) < len(choices):
+            raise ValueError("choices: must differ from each other")
+    if type(given.get("allows_free_text", True)) is not bool:
+        raise ValueError("allows_free_text: must be true or false")
+    if given.get("allows_free_text") is False and "choices" not in given:
+        raise ValueError("allows_free_text: may be false only with choices")
+    return given
+
+
+_ASK_USER_TOOL = BuiltInTool(
+    name="ask_user",
+    description=(
+        "Ask the user a question and wait for the answer, however long it takes. Use it when you need a decision or a "
+        "fact that only the user has."
+    ),
+    parameters=_ASK_USER,
+    validate=_checked_question,
+)
+
+
+def _durable_wait(max_wait: timedelta) -> BuiltInTool:
+    longest = max_wait // timedelta(seconds=1)
+    parameters = _object(
+        {
+            "duration_seconds": {"type": "number", "minimum": 1, "maximum": longest},
+            "reason": {
+                "type": "string",
+                "maxLength": MAX_REASON_CHARACTERS,
+                "description": "What you wait for, in a few words; the user sees it.",
+            },
+        },
+        "duration_seconds",
+    )
+
+    def validate(raw: Mapping[str, Any]) -> JsonObject:
+        given = _given(raw, parameters)
+        seconds = given["duration_seconds"]
+        if type(seconds) not in (int, float):
+            raise ValueError("duration_seconds: must be a number")
+        if not 1 <= seconds <= longest:
+            raise ValueError(f"duration_seconds: must be from 1 to {longest}")
+        if Decimal(repr(seconds)) * 1000 % 1:
+            raise ValueError("duration_seconds: must be whole milliseconds")
+        if "reason" in given:
+            _check_text("reason", given["reason"], MAX_REASON_CHARACTERS, may_be_blank=True)
+        return given
+
+    return BuiltInTool(
+        name="durable_wait",
+        description=(
+            "Suspend your work for a time, from a second to months, and go on when it is over. Nothing runs meanwhile. "
+            "Use it to look at something again later."
+        ),
+        parameters=parameters,
+        validate=validate,
+    )
+
+
+BUILT_IN_TOOLS: Mapping[str, BuiltInTool] = MappingProxyType(
+    {tool.name: tool for tool in (_ASK_USER_TOOL, _durable_wait(DEFAULT_MAX_WAIT))}
+)
+"""Every built-in tool by its name, in the order in which models are offered them (spec CLIENT-13)."""
