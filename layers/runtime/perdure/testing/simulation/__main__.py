@@ -8,6 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from itertools import groupby
 
 from perdure.testing.simulation.faults import FAULTS, Fault
 from perdure.testing.simulation.scenarios import BY_NAME, SCENARIOS
@@ -79,13 +80,15 @@ def _sweep(names: Sequence[str], adapters: Sequence[str], options: argparse.Name
             todo += _cases(name, adapter, options, report)
     if options.first and report.failures:
         return 1
-    for result in run_all(todo, jobs=options.jobs):
-        place = result.case.scenario, result.case.adapter
-        report.runs[place] = report.runs.get(place, 0) + 1
-        if result.problem:
-            _fails(report, result)
-            if options.first:
-                return 1
+    print(f"{len(todo)} runs to do", flush=True)  # noqa: T201
+    for place, results in groupby(run_all(todo, jobs=options.jobs), key=lambda result: result.case.place):
+        for result in results:
+            report.runs[place] = report.runs.get(place, 0) + 1
+            if result.problem:
+                _fails(report, result)
+                if options.first:
+                    return 1
+        print(report.line(place), flush=True)  # noqa: T201
     report.seconds = time.monotonic() - began
     print(report)  # noqa: T201
     return 1 if report.failures else 0

@@ -49,6 +49,10 @@ class Case:
     order: int = 0
 
     @property
+    def place(self) -> Place:
+        return self.scenario, self.adapter
+
+    @property
     def command(self) -> str:
         """The line that runs it again."""
         line = f"python -m perdure.testing.simulation --scenario {self.scenario} --adapter {self.adapter}"
@@ -90,16 +94,15 @@ class Report:
     failures: list[Result] = field(default_factory=list)
     seconds: float = 0.0
 
-    def __str__(self) -> str:
-        lines = [
-            f"{place[0]:26}{place[1]:10}{points:5} points {self.runs.get(place, 0):6} runs, {self._how(*place)}"
-            for place, points in self.points.items()
-        ]
-        return "\n".join([*lines, self.summary])
+    def line(self, place: Place) -> str:
+        """What the sweep of one scenario came to."""
+        return (
+            f"{place[0]:26}{place[1]:10}{self.points[place]:5} points {self.runs.get(place, 0):6} runs, "
+            f"{self._how(*place)}"
+        )
 
-    @property
-    def summary(self) -> str:
-        """What a sweep came to, in one line."""
+    def __str__(self) -> str:
+        """What the whole sweep came to, in one line."""
         scenarios = len({scenario for scenario, _ in self.points})
         how = Counter(f"{self._how(name, adapter)} ({adapter}: " for name, adapter in self.points)
         return (
