@@ -18,7 +18,7 @@ from perdure import AgentDefinition
 from perdure.embedded import database as databases
 from perdure.embedded.database import Database
 from perdure.embedded.store import SqliteSessionStore
-from perdure.errors import StoreUnavailableError
+from perdure.errors import DatabaseUnusableError, StoreUnavailableError
 from perdure.models import ScriptedModel
 from perdure.ports import LogSlice
 from perdure.steps import commit as commits
@@ -39,16 +39,49 @@ async def image(tmp_path: Path) -> Path:
     async with Database.open(owned) as database:
         for _ in range(TURNS):
             await a_turn(SqliteSessionStore(database))
-        for end in ("", "-wal"):
-            shutil.copy(f"{owned}{end}", f"{left}{end}")
-    return left
+        return crash_image(owned, left)
 
 
 def log_of(file: Path) -> Path:
     return file.with_name(f"{file.name}-wal")
 
 
+def contents(file: Path) -> list[bytes]:
+    return [path.read_bytes() if path.exists() else b"" for path in (file, log_of(file))]
+
+
+def crash_image(of: Path, to: Path) -> Path:
+    """Copy a database that its owner has open."""
+    for end in ("", "-wal", "-lock"):
+        shutil.copy(f"{of}{end}", f"{to}{end}")
+    return to
+
+
+def empty(file: Path, *, gone: bool) -> None:
+    if gone:
+        file.unlink()
+    else:
+        file.write_bytes(b"")
+
+
+def lock_of(file: Path) -> Path:
+    return file.with_name(f"{file.name}-lock")
+
+
 async def what_is_left(file: Path) -> LogSlice:
+    """Check that a loss is noticed, go on in spite of it, and check that what is left is whole and can go on.
+
+    Nothing may be changed before somebody has decided to go on.
+    """
+    before = contents(file)
+    with pytest.raises(DatabaseUnusableError, match=f"version {COMMITS} of session .* -wal was cut"):
+        Database.open(file)
+    assert contents(file) == before
+    lock_of(file).unlink()
+    return await what_is_held(file)
+
+
+async def what_is_held(file: Path) -> LogSlice:
     """Open a database, check that what it holds is whole, and that it goes on from there."""
     async with Database.open(file) as database:
         store = SqliteSessionStore(database)
@@ -61,7 +94,58 @@ async def what_is_left(file: Path) -> LogSlice:
 
 
 async def test_a_crash_image_holds_every_commit(image: Path) -> None:
-    assert (await what_is_left(image)).head.version == COMMITS
+    assert (await what_is_held(image)).head.version == COMMITS
+
+
+async def test_a_log_that_is_put_back_holds_every_commit_again(image: Path) -> None:
+    whole = log_of(image).read_bytes()
+    log_of(image).write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(DatabaseUnusableError, match="lacks commits"):
+        Database.open(image)
+
+    log_of(image).write_bytes(whole)
+
+    assert (await what_is_held(image)).head.version == COMMITS
+
+
+async def test_an_older_copy_in_the_place_of_a_file_that_was_killed_is_noticed(image: Path, tmp_path: Path) -> None:
+    older = tmp_path / "older.db"
+    async with Database.open(older) as database:
+        await send(SqliteSessionStore(database))
+    log_of(image).unlink()
+    shutil.copy(older, image)
+
+    with pytest.raises(DatabaseUnusableError, match="replaced by an older one"):
+        Database.open(image)
+
+
+async def test_after_closing_in_order_a_backup_is_put_back_without_a_word(tmp_path: Path) -> None:
+    file, backup = tmp_path / "sessions.db", tmp_path / "backup.db"
+    async with Database.open(file) as database:
+        await send(SqliteSessionStore(database))
+    shutil.copy(file, backup)
+    async with Database.open(file) as database:
+        await answer(SqliteSessionStore(database))
+    shutil.copy(backup, file)
+
+    assert (await what_is_held(file)).head.version == 1
+
+
+@pytest.mark.parametrize("how", ["deleted", "emptied"])
+async def test_a_file_that_was_deleted_begins_anew(image: Path, tmp_path: Path, how: str) -> None:
+    log_of(image).unlink()
+    empty(image, gone=how == "deleted")
+    async with Database.open(image):
+        killed_at_once = crash_image(image, tmp_path / "again.db")
+
+    assert not (await what_is_held(killed_at_once)).head.exists
+
+
+@pytest.mark.parametrize("note", [b"", b"junk\n", b"00000000 [1]\n", b"\x00" * 300])
+async def test_a_note_of_the_last_commit_that_is_not_whole_is_no_note(image: Path, note: bytes) -> None:
+    lock_of(image).write_bytes(lock_of(image).read_bytes()[:32] + note)
+
+    assert (await what_is_held(image)).head.version == COMMITS
 
 
 @pytest.mark.parametrize("cut", [1, 24, 4096, WAL_FRAME, 3 * WAL_FRAME + 100, 20 * WAL_FRAME + 2000])
@@ -90,15 +174,13 @@ async def test_of_a_garbled_log_the_commits_before_the_damage_are_left(image: Pa
 
 @pytest.mark.parametrize("how", ["gone", "empty", "no header"])
 async def test_without_its_log_a_database_is_what_it_was_when_the_log_began(image: Path, how: str) -> None:
-    # It can't be told from a database that was closed in order. docs/operations.md says so.
     log = log_of(image)
-    if how == "gone":
-        log.unlink()
+    if how == "no header":
+        log.write_bytes(bytes(WAL_HEADER) + log.read_bytes()[WAL_HEADER:])
     else:
-        log.write_bytes(b"" if how == "empty" else bytes(WAL_HEADER) + log.read_bytes()[WAL_HEADER:])
+        empty(log, gone=how == "gone")
 
-    async with Database.open(image) as database:
-        assert not (await SqliteSessionStore(database).load(A_SESSION)).head.exists
+    assert not (await what_is_left(image)).head.exists
 
 
 # --- a file that another program holds ------------------------------------------------------------------------------

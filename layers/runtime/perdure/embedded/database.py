@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import os
 import sqlite3
 from collections.abc import Iterator
@@ -16,8 +15,10 @@ from typing import Self, TypeVar
 from urllib.parse import quote
 
 from perdure.embedded.failures import database_error
+from perdure.embedded.lock import LockFile
 from perdure.embedded.writer import Work, Writer
-from perdure.errors import DatabaseInUseError, DatabaseUnusableError, StoreUnavailableError
+from perdure.errors import DatabaseUnusableError, StoreUnavailableError
+from perdure.ports import SessionKey
 
 T = TypeVar("T")
 
@@ -94,7 +95,7 @@ class Database:
     """
 
     def __init__(
-        self, name: str, *, writer: Writer | None, reader: sqlite3.Connection | None, lock: int | None
+        self, name: str, *, writer: Writer | None, reader: sqlite3.Connection | None, lock: LockFile | None
     ) -> None:
         """Use `Database.open`."""
         self.name = name
@@ -113,8 +114,8 @@ class Database:
 
         Raises:
             DatabaseInUseError: Another runtime, of this or another process, has this file open.
-            DatabaseUnusableError: No folder, no permission, no database, not ours, damaged, or a newer one's.
-                Nothing was changed.
+            DatabaseUnusableError: No folder, no permission, no database, not ours, damaged, a newer one's, or one
+                that lacks commits which were acknowledged before a kill. Nothing was changed.
         """
         if str(path) == ":memory:":
             connection = _connect("file::memory:?cache=private")
@@ -128,9 +129,10 @@ class Database:
             with _translated(name):
                 return cls(name, writer=None, reader=_open_reader(file), lock=None)
 
-        lock = _lock(file)
+        lock = LockFile(file)
         try:
             with _translated(name):
+                _check_nothing_is_lost(file, lock)
                 connection = _connect(_uri(file, "rwc"))
                 try:
                     _prepare(connection, name)
@@ -141,7 +143,7 @@ class Database:
             writer = Writer(connection, name, check=partial(_check_still_there, file, file.stat()))
             return cls(name, writer=writer, reader=reader, lock=lock)
         except BaseException:
-            _unlock(lock)
+            lock.release()
             raise
 
     @property
@@ -158,6 +160,11 @@ class Database:
         if self._writer is None:
             raise DatabaseUnusableError(f"database {self.name} was opened read-only: nothing can be written to it")
         return self._writer
+
+    def committed(self, key: SessionKey, version: int) -> None:
+        """Note a commit that is on the disk, before it is acknowledged: the next opening looks whether it is there."""
+        if self._lock is not None:
+            self._lock.committed(key, version)
 
     async def read(self, query: Work[T]) -> T:
         """Run a query on one coherent snapshot of all that is committed.
@@ -194,7 +201,9 @@ class Database:
         if self._writer is not None:
             self._writer.close()
         if self._lock is not None:
-            _unlock(self._lock)
+            if not Path(f"{self.name}-wal").exists():  # or somebody still reads, and it could not be emptied
+                self._lock.forget_commit()
+            self._lock.release()
             self._lock = None
 
     async def __aenter__(self) -> Self:
@@ -234,53 +243,6 @@ def _check_still_there(file: Path, opened: os.stat_result) -> None:
         )
 
 
-_locks: set[int] = set()
-"""The locks that this process holds."""
-
-
-def _unlock(lock: int) -> None:
-    if lock in _locks:
-        _locks.remove(lock)
-        os.close(lock)
-
-
-def _let_go_in_child() -> None:
-    """A forked child shares its parent's locks, and would keep them when the parent is long dead."""
-    while _locks:
-        os.close(_locks.pop())
-
-
-os.register_at_fork(after_in_child=_let_go_in_child)
-
-
-def _lock(file: Path) -> int:
-    """Take the lock that one runtime per file holds; the kernel lets go of it when the process ends in any way.
-
-    It is a file of its own, because SQLite's locks on a file are lost when any descriptor of it is closed.
-    """
-    beside = file.with_name(f"{file.name}-lock")
-    try:
-        lock = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise DatabaseUnusableError(
-            f"{beside} can't be written ({error.strerror}): make the folder writable, or name another file"
-        ) from error
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        holder = os.pread(lock, 32, 0).decode("ascii", "replace").strip()
-        os.close(lock)
-        raise DatabaseInUseError(
-            f"database {file} is in use by process {holder or 'unknown'}: stop that one first, or name another file. "
-            "`perdure sessions` and `perdure show` can look at it meanwhile"
-        ) from error
-    _locks.add(lock)
-    with contextlib.suppress(OSError):  # a full disk: the number is only for the message above
-        os.ftruncate(lock, 0)
-        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
-    return lock
-
-
 def _uri(file: Path, mode: str) -> str:
     return f"file:{quote(str(file))}?mode={mode}"
 
@@ -317,6 +279,26 @@ def _prepare(connection: sqlite3.Connection, name: str) -> None:
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
     connection.execute("COMMIT")
+
+
+def _check_nothing_is_lost(file: Path, lock: LockFile) -> None:
+    """Refuse a database that has gone back behind what was acknowledged; SQLite itself takes it for a whole one."""
+    if not file.exists() or file.stat().st_size == 0:
+        lock.forget_commit()
+    last = lock.last_commit()
+    if last is None:
+        return
+    key, version = last
+    row = None
+    with contextlib.closing(_connect(_uri(file, "ro"))) as connection:  # one that could write would empty the log
+        if _is_ours(connection, str(file)):
+            row = connection.execute("SELECT version FROM heads WHERE tenant = ? AND session_id = ?", key).fetchone()
+    if row is None or row[0] < version:
+        raise DatabaseUnusableError(
+            f"database {file} lacks commits that were acknowledged, such as version {version} of session "
+            f"{key.session_id}: its -wal was cut, damaged or deleted, or the file was replaced by an older one. Put "
+            f"the missing file back, or delete {lock.path} to go on with what is there"
+        )
 
 
 def _is_ours(connection: sqlite3.Connection, name: str) -> bool:

@@ -154,6 +154,7 @@ class SqliteSessionStore:
         return await self._database.writer.run(query, durable=False, published=partial(self._warm.loaded, key))
 
     def _publish(self, key: SessionKey, head: Head, change: _Change, written: bool) -> None:
+        self._database.committed(key, head.version)
         if written:
             self._warm.committed(key, head, change.entry, change.entry_size)
 
