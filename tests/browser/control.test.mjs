@@ -93,6 +93,27 @@ test("a message that joined a turn says so, and one that it gave back is not sho
   assert.deepEqual(texts(given), ["where?"]);
 });
 
+test("a message names its writer unless a person on this machine wrote it, its class and its files", () => {
+  const anna = { source: "person", actor: { issuer: "https://issuer.example.com/", subject: "anna" } };
+  const here = { source: "person", actor: { issuer: "local", subject: "local" } };
+  const hook = { source: "webhook", actor: anna.actor };
+  const files = [{ type: "file", reference: "r-1", name: "a.png" }, { type: "file", reference: "r-2" }];
+  const urgent = anEntry("u", { urgent: true, ...here });
+  const state = running([urgent, anEntry("q", { ...hook, files })], aSnapshot({
+    version: 2, turn: "turn-1", inbox: [urgent, anEntry("q", { ...hook, files })],
+    messages: [{ ...ASKED, ...anna }, { ...aMessage(2, "user", "here", { parts: [{ type: "text", text: "here" }, files[0]] }), ...here }],
+  }));
+
+  assert.deepEqual(rows(state, "note", "up", "down"), [
+    ["before all that is not urgent", false, false],
+    ["From webhook for anna · Files: a.png, r-2", false, false],
+  ]);
+  assert.deepEqual(view(state).items.map(({ writer, note }) => [writer, note]), [
+    ["anna", "From anna"],
+    [null, "File: a.png"],
+  ]);
+});
+
 // --- how messages are delivered ---------------------------------------------------------------
 
 test("only deliveries that make a difference are offered", () => {

@@ -70,6 +70,14 @@ def timeline(page: Page) -> Locator:
     return page.locator("#turns > .turn").first.locator(".step")
 
 
+def send(server: DevServer, page: Page, body: dict[str, Any]) -> None:
+    """Send a message to the open session past the page, as another program would."""
+    address = f"{server.url}/v1/sessions/{page.url.partition('#')[2]}/inputs"
+    headers = {"content-type": "application/json"}
+    request = urllib.request.Request(address, json.dumps(body).encode(), headers)
+    urllib.request.urlopen(request, timeout=10).close()
+
+
 def ask(server: DevServer, page: Page, *path: str) -> Any:
     """Return what the server answers about the open session."""
     session_id = page.url.partition("#")[2]

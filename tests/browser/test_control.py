@@ -18,6 +18,7 @@ from tests.browser.helpers import (
     row,
     said,
     say,
+    send,
     stored,
     text_of,
     waiting,
@@ -53,6 +54,24 @@ def test_what_waits_is_edited_put_in_another_order_and_taken_back(page: Page, se
     expect(answers(page)).to_have_count(6)
     expect(page.locator("#inbox")).to_be_hidden()
     assert [text_of(m) for m in stored(server, page) if m["role"] == "user"] == said(page).all_inner_texts()
+
+
+def test_the_files_of_a_message_that_is_taken_back_go_with_what_is_sent_next(page: Page, server: DevServer) -> None:
+    held_in_its_answer(page, server)
+    files = [{"reference": "r-1", "name": "boots.png"}, {"reference": "r-2", "media_type": "text/plain"}]
+    send(server, page, {"text": "See these", "files": files})
+    expect(row(page, "See these").locator(".note")).to_have_text("Files: boots.png, r-2")
+
+    row(page, "See these").get_by_role("button", name="Take back").click()
+    attached = page.get_by_role("list", name="Files of the message").get_by_role("listitem")
+    expect(attached).to_contain_text(["boots.png", "r-2"])
+    page.get_by_role("button", name="Leave out r-2").click()
+    say(page, "See this")
+
+    expect(row(page, "See this").locator(".note")).to_have_text("File: boots.png")
+    expect(attached).to_have_count(0)
+    (entry,) = ask(server, page, "inbox")["entries"]
+    assert entry["files"] == [{"type": "file", "reference": "r-1", "name": "boots.png"}]
 
 
 def test_a_change_of_a_message_that_is_delivered_meanwhile_is_not_lost(page: Page, server: DevServer) -> None:

@@ -91,7 +91,7 @@ class CoreMachine(RuleBasedStateMachine):
         message = find(self.world.head, message_id)
         assert message is not None
         edited = Input(message_id=message_id, text="edited", actor=ALICE)
-        done = self.world.do(EditMessage(edited=edited, base_version=message.input_version - stale))
+        done = self.world.do(EditMessage(edited=edited, actor=ALICE, base_version=message.input_version - stale))
         assert (done is None) == stale
 
     @precondition(lambda self: self.world.head.inbox)
@@ -99,10 +99,10 @@ class CoreMachine(RuleBasedStateMachine):
     def move(self, data: st.DataObject, place: str) -> None:
         message_id, other = self._waiting(data), self._waiting(data)
         if place in ("first", "last"):
-            self.world.do(MoveMessage(message_id=message_id, position=place))
+            self.world.do(MoveMessage(message_id=message_id, actor=ALICE, position=place))
         else:
             before, after = (other, None) if place == "before" else (None, other)
-            self.world.do(MoveMessage(message_id=message_id, before=before, after=after))
+            self.world.do(MoveMessage(message_id=message_id, actor=ALICE, before=before, after=after))
 
     @precondition(lambda self: self.world.head.inbox)
     @rule(data=st.data())

@@ -49,6 +49,8 @@ async def test_the_snapshot_of_a_session_that_waits_for_an_approval_is_that_of_t
                     "parts": [{"type": "text", "text": "Refund order 7"}],
                     "created_at": AT_NOON,
                     "metadata": {"page": "orders"},
+                    "source": "person",
+                    "actor": {"issuer": "local", "subject": "local"},
                 },
                 {
                     "message_id": "message-2-0",
@@ -168,6 +170,8 @@ async def test_queued_messages_are_in_the_inbox_and_not_in_the_transcript() -> N
             "state": "queued",
             "text": "second",
             "created_at": "2026-11-30T12:00:05.000Z",
+            "source": "person",
+            "actor": {"issuer": "local", "subject": "local"},
         }
         assert await stage.service.inbox(LOCAL_CALLER, "s-1") == {"entries": shown["inbox"]}
 

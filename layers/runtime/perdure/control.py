@@ -168,7 +168,7 @@ class ControlOperations(Operations):
             base = waiting.input_version if waiting else 0
             before = await self._reader.input(key, base, message_id) if waiting else None
             edited = replace(before, text=text) if before else Input(message_id=message_id, text=text)
-            command = EditMessage(edited=edited, base_version=base, receipts=receipts)
+            command = EditMessage(edited=edited, base_version=base, actor=caller.actor, receipts=receipts)
             try:
                 return (await self._on_message(caller, key, message_id, command)).reply
             except RequestConflictError as error:
@@ -196,7 +196,7 @@ class ControlOperations(Operations):
         if position is not None and position not in ("first", "last"):
             raise InvalidRequestError(f"position {position!r} is unknown: use 'first' or 'last'")
         receipts = claims(idempotency_key, {"operation": "move", "message_id": message_id} | places)
-        command = MoveMessage(message_id=message_id, before=before, after=after, position=position, receipts=receipts)
+        command = MoveMessage(message_id=message_id, actor=caller.actor, receipts=receipts, **places)
         return (await self._on_message(caller, key, message_id, command)).reply
 
     async def remove(

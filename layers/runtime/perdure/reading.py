@@ -12,7 +12,6 @@ from perdure.core.entries import Entry, Input, Message
 from perdure.core.expected import Dispatch, awaited_steps
 from perdure.core.fates import TurnFate, fates_of
 from perdure.core.head import Frontier, Head
-from perdure.core.inbox import inbox_state
 from perdure.core.public import (
     inputs_of,
     public_calls,
@@ -21,6 +20,7 @@ from perdure.core.public import (
     public_message,
     public_state,
     public_usage,
+    public_waiting,
 )
 from perdure.core.seeding import SEED_TURN
 from perdure.errors import InvalidRequestError
@@ -91,17 +91,8 @@ class Reader:
         for queued in head.inbox:
             entry = await self._entry(key, queued.input_version)
             accepted = next((i for i in entry.inputs if i.message_id == queued.message_id), None) if entry else None
-            if entry is None or accepted is None:
-                continue
-            shown.append(
-                {
-                    "message_id": queued.message_id,
-                    "delivery": queued.delivery,
-                    "state": inbox_state(queued),
-                    "text": accepted.text,
-                    "created_at": format_time(entry.at),
-                }
-            )
+            if entry is not None and accepted is not None:
+                shown.append(public_waiting(queued, accepted, entry))
         return shown
 
     async def input(self, key: SessionKey, version: int, message_id: str) -> Input | None:

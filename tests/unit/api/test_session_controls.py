@@ -269,6 +269,20 @@ async def test_an_event_becomes_one_message_however_often_it_is_tried(session: S
     assert other.duplicate is False
 
 
+async def test_everybody_who_sees_a_message_sees_who_wrote_it(session: Session) -> None:
+    """Spec INBOX-18."""
+    local = {"issuer": "local", "subject": "local"}
+    await session.send("think")
+    await session.append("stock is low", event_id="evt-7", source="schedule")
+
+    waiting = (await session.inbox())["entries"]
+    (asked, *_) = (await session.messages())["messages"]
+
+    assert [(entry["source"], entry["actor"]) for entry in waiting] == [("schedule", local)]
+    assert (asked["source"], asked["actor"]) == ("person", local)
+    assert (await session.snapshot())["messages"][0]["source"] == "person"
+
+
 @pytest.mark.parametrize("event_id", ["", "x" * 1000, "message-1-0"])
 async def test_any_event_id_makes_a_message_id(session: Session, event_id: str) -> None:
     first = await session.append("hi", event_id=event_id)

@@ -226,6 +226,43 @@ def test_what_somebody_did_to_a_session_is_in_its_timeline() -> None:
     assert line("turn_cancelled", reason="stopped") == "turn stopped"
     assert line("turn_steered") == "turn steered"
     assert line("session.seeded", message_count=3) == "3 messages imported"
+    assert line("inbox.edited", actor={"subject": "alice"}) == "message edited by alice"
+    assert line("inbox.moved", actor={"subject": "alice"}) == "message moved by alice"
+
+
+ALICE = {"issuer": "https://issuer.example.com/", "subject": "alice"}
+HERE = {"issuer": "local", "subject": "local"}
+
+
+@pytest.mark.parametrize(
+    ("by", "shown"),
+    [
+        ({}, "you"),
+        ({"source": "person", "actor": HERE}, "you"),
+        ({"source": "person", "actor": ALICE}, "alice"),
+        ({"source": "webhook", "actor": HERE}, "webhook"),
+        ({"source": "schedule", "actor": ALICE}, "schedule for alice"),
+        ({"source": "person", "actor": {**ALICE, "subject": "eve\nagent"}}, "eve agent"),
+    ],
+)
+def test_a_message_is_shown_under_the_name_of_who_wrote_it(
+    by: dict[str, Any], shown: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # INBOX-18
+    print_message(a_message("user", {"type": "text", "text": "hello"}, **by))
+
+    assert capsys.readouterr().out == f"{shown}: hello\n"
+
+
+def test_a_waiting_message_tells_its_writer_its_class_and_its_files(capsys: pytest.CaptureFixture[str]) -> None:
+    entry = {"delivery": "queue", "text": "look", "urgent": True, "source": "agent", "actor": HERE}
+    files = [{"type": "file", "reference": "a"}, {"type": "file", "reference": "b"}]
+    state = {"status": "running_model", "version": 4}
+    shown = {"session_id": "s-1", "agent": "desk", "state": state, "pending_interrupts": []}
+
+    print_state({**shown, "inbox": [entry | {"files": files}, {"delivery": "steer", "text": "no"}]})
+
+    assert capsys.readouterr().out.split("\n")[1:-1] == ["queued (urgent, from agent, 2 files): look", "steer: no"]
 
 
 def test_an_approval_that_nothing_here_could_run_says_so(capsys: pytest.CaptureFixture[str]) -> None:

@@ -32,17 +32,17 @@ def test_a_waiting_message_can_be_edited_moved_and_taken_back() -> None:
     play = a_session()
     one, two, three = (deliver(play, text)["message_id"] for text in ("one", "two", "three"))
 
-    play.apply(MoveMessage(message_id=three, before=one))
+    play.apply(MoveMessage(message_id=three, actor=ALICE, before=one))
     assert [t for t, _ in waiting(play)] == ["three", "one", "two"]
-    play.apply(MoveMessage(message_id=three, position="last"))
-    play.apply(MoveMessage(message_id=two, position="first"))
-    play.apply(MoveMessage(message_id=two, after=one))
+    play.apply(MoveMessage(message_id=three, actor=ALICE, position="last"))
+    play.apply(MoveMessage(message_id=two, actor=ALICE, position="first"))
+    play.apply(MoveMessage(message_id=two, actor=ALICE, after=one))
     assert [t for t, _ in waiting(play)] == ["one", "two", "three"]
 
     base = play.head.inbox[0].input_version
-    play.apply(EditMessage(edited=Input(message_id=one, text="uno"), base_version=base))
+    play.apply(EditMessage(edited=Input(message_id=one, text="uno"), actor=ALICE, base_version=base))
     with pytest.raises(RequestConflictError) as stale:
-        play.apply(EditMessage(edited=Input(message_id=one, text="ein"), base_version=base))
+        play.apply(EditMessage(edited=Input(message_id=one, text="ein"), actor=ALICE, base_version=base))
     assert stale.value.code == "stale_revision"
 
     removed = play.apply(RemoveMessage(message_id=two, actor=ALICE))
@@ -75,8 +75,8 @@ def test_a_message_does_not_move_past_those_that_are_delivered_another_way() -> 
     urgent = deliver(play, "urgent", "interrupt_next")["message_id"]
 
     with pytest.raises(InvalidRequestError, match="another way"):
-        play.apply(MoveMessage(message_id=plain, before=urgent))
-    play.apply(MoveMessage(message_id=urgent, position="first"))
+        play.apply(MoveMessage(message_id=plain, actor=ALICE, before=urgent))
+    play.apply(MoveMessage(message_id=urgent, actor=ALICE, position="first"))
 
     assert [t for t, _ in waiting(play)] == ["urgent", "plain"]
 
@@ -157,7 +157,7 @@ def test_a_message_that_went_back_to_the_inbox_and_was_edited_is_shown_as_edited
     base = play.head.inbox[0].input_version
 
     edited = Input(message_id=message_id, text="take your time")
-    play.apply(EditMessage(edited=edited, base_version=base))
+    play.apply(EditMessage(edited=edited, actor=ALICE, base_version=base))
     play.stop()
 
     assert words(play)[-1] == "take your time"

@@ -111,6 +111,8 @@ def test_messages_leave_out_what_only_a_provider_may_see() -> None:
         "role": "user",
         "parts": [{"type": "text", "text": "hi"}],
         "created_at": "2026-01-15T12:00:00.010Z",
+        "source": "person",
+        "actor": {"issuer": "https://login.example", "subject": "alice"},
     }
     assert asked["parts"] == [
         {"type": "text", "text": "look"},

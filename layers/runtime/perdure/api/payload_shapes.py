@@ -8,14 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from perdure.api.bodies import Delivery
-from perdure.api.shapes import Cost, Figure, TurnError, Usage
-
-
-class Who(BaseModel):
-    """A verified subject of a token issuer; `perdure` itself, when a deadline passed."""
-
-    issuer: str
-    subject: str
+from perdure.api.shapes import Cost, Figure, TurnError, Usage, Who
 
 
 class Done(BaseModel):
@@ -180,7 +173,7 @@ class MessageJoined(BaseModel):
     sequence: int
 
 
-class MessageNamed(BaseModel):
+class MessageChanged(Done):
     """A waiting message was changed."""
 
     message_id: str
@@ -246,9 +239,9 @@ PAYLOADS: dict[str, type[BaseModel]] = {
     "session_paused": Done,
     "session_resumed": Done,
     "hold.released": HoldReleased,
-    "inbox.edited": MessageNamed,
+    "inbox.edited": MessageChanged,
     "inbox.joined": MessageJoined,
-    "inbox.moved": MessageNamed,
+    "inbox.moved": MessageChanged,
     "session.closed": Done,
     "session.reopened": Done,
     "session.seeded": Seeded,

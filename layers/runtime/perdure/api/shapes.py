@@ -167,6 +167,19 @@ class FilePart(BaseModel):
 Part = Annotated[TextPart | ReasoningPart | ToolCallPart | ToolResultPart | FilePart, Field(discriminator="type")]
 
 
+class Who(BaseModel):
+    """A verified subject of a token issuer; `perdure` itself, when a deadline passed."""
+
+    issuer: str
+    subject: str
+
+
+Source = Annotated[
+    Literal["person", "webhook", "schedule", "agent", "application"],
+    Field(description="Who wrote a user's message: a person, or trusted code on behalf of the `actor`."),
+]
+
+
 class Message(BaseModel):
     """One message of the transcript. `status` is absent for a whole one.
 
@@ -184,6 +197,8 @@ class Message(BaseModel):
         Literal["truncated", "filtered", "refused", "not_accepted", "interrupted", "superseded", "rehomed"] | None
     ) = None
     metadata: dict[str, Any] | None = None
+    source: Source | None = None
+    actor: Who | None = None
 
 
 class ToolCall(Cut):
@@ -231,6 +246,10 @@ class InboxEntry(Cut):
     state: Literal["queued", "steered", "passive"]
     text: str
     created_at: datetime
+    urgent: Annotated[bool | None, Field(description="It goes before all that are not.")] = None
+    files: list[FilePart] | None = None
+    source: Source
+    actor: Who | None = None
 
 
 class Inbox(BaseModel):

@@ -6,7 +6,7 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from perdure.cli.printing import next_step, shortened
+from perdure.cli.printing import next_step, notes_of, shortened
 from perdure.cli.turn_view import TurnView
 from perdure.session import Receipt, Session
 
@@ -130,7 +130,7 @@ class Commands:
         entries = (await self._session.inbox())["entries"]
         for number, entry in enumerate(entries, start=1):
             how = f" ({entry['delivery']})" if entry["delivery"] != "queue" else ""
-            self._view.line(f"  {number}. {shortened(entry['text'])}{how}")
+            self._view.line(f"  {number}. {shortened(entry['text'])}{how}{notes_of(entry)}")
         if not entries:
             self._say("nothing waits")
         return None

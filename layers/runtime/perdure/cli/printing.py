@@ -55,11 +55,21 @@ def text_of(message: JsonObject) -> str:
     return "".join(part["text"] for part in message["parts"] if part["type"] == "text")
 
 
+def writer_of(message: JsonObject) -> str | None:
+    """Return who wrote a message; None: a person on this machine (spec INBOX-18)."""
+    source, actor = message.get("source", "person"), message.get("actor") or {}
+    subject = str(actor["subject"]) if actor.get("issuer", "local") != "local" else None
+    if source == "person":
+        return subject
+    return f"{source} for {subject}" if subject else str(source)
+
+
 def print_message(message: JsonObject) -> None:
     """Print one message of a transcript."""
     status = f" ({message['status']})" if "status" in message else ""
     if text := text_of(message):
-        who = {"user": "you", "assistant": "agent"}.get(message["role"], message["role"])
+        roles: dict[str, str] = {"user": writer_of(message) or "you", "assistant": "agent"}
+        who = one_line(roles.get(message["role"], str(message["role"])))
         say(f"{who}{status}: {indented(text)}")
     for part in message["parts"]:
         if part["type"] == "tool_call":
@@ -70,6 +80,15 @@ def print_message(message: JsonObject) -> None:
             say(f"  file {part.get('name') or part['reference']}")
         if part.get("truncated"):
             say(f"  (only the start is shown, of {part['bytes']} bytes)")
+
+
+def notes_of(entry: JsonObject) -> str:
+    """Return what else there is to say of a message that waits: ` (urgent, from webhook, 2 files)`."""
+    writer, files = writer_of(entry), len(entry.get("files", ()))
+    notes = ["urgent" if entry.get("urgent") else "", f"from {writer}" if writer else ""]
+    notes.append(f"{files} file{'s' if files > 1 else ''}" if files else "")
+    said = ", ".join(note for note in notes if note)
+    return f" ({one_line(said)})" if said else ""
 
 
 def shortened(text: str, longest: int = 200) -> str:
@@ -90,8 +109,8 @@ def describe_event(event: JsonObject) -> str | None:
         "turn_steered": "turn steered",
         "message_removed": "message taken back",
         "inbox.joined": "message joined the turn",
-        "inbox.edited": "message edited",
-        "inbox.moved": "message moved",
+        "inbox.edited": f"message edited by {_subject(payload)}",
+        "inbox.moved": f"message moved by {_subject(payload)}",
         "session_paused": f"paused by {_subject(payload)}",
         "session_resumed": f"resumed by {_subject(payload)}",
         "hold.released": f"let go by {_subject(payload)}",
@@ -199,7 +218,7 @@ def print_state(snapshot: JsonObject) -> None:
             say(f"  the session's owner can approve or reject {interrupt['interrupt_id']}")
     for queued in snapshot["inbox"]:
         delivery = queued.get("delivery", "queue")
-        say(f"{'queued' if delivery == 'queue' else delivery}: {shortened(queued['text'])}")
+        say(f"{'queued' if delivery == 'queue' else delivery}{notes_of(queued)}: {shortened(queued['text'])}")
 
 
 def _print_gates(state: JsonObject) -> None:

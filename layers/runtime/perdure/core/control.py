@@ -139,7 +139,7 @@ def on_edit_message(draft: Draft, command: EditMessage) -> Decision:
     draft.accept(command.edited)
     edited = replace(message, input_version=draft.version, arrived=message.accepted_version)
     _replace(draft, message, edited)
-    draft.event("inbox.edited", {"message_id": message.message_id})
+    draft.event("inbox.edited", {"message_id": message.message_id, "actor": _by(command.actor)})
     return draft.decision({"result": "recorded"}, command.receipts)
 
 
@@ -172,7 +172,7 @@ def on_move_message(draft: Draft, command: MoveMessage) -> Decision:
         insert(draft, message, like[0])
     else:
         place(draft, message)
-    draft.event("inbox.moved", {"message_id": message.message_id})
+    draft.event("inbox.moved", {"message_id": message.message_id, "actor": _by(command.actor)})
     return draft.decision({"result": "recorded"}, command.receipts)
 
 

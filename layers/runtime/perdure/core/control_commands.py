@@ -20,10 +20,14 @@ class ReceiptClaim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EditMessage:
-    """Somebody changes a waiting message. `edited` is the whole input; it was read in the entry of `base_version`."""
+    """Somebody changes a waiting message. `edited` is the whole input; it was read in the entry of `base_version`.
+
+    `edited.actor` stays who wrote the message; `actor` is who changes it.
+    """
 
     edited: Input
     base_version: int
+    actor: Actor
     receipts: tuple[ReceiptClaim, ...] = ()
 
 
@@ -32,6 +36,7 @@ class MoveMessage:
     """Somebody changes the order of the inbox: exactly one of `before`, `after` and `position` (`first`, `last`)."""
 
     message_id: str
+    actor: Actor
     before: str | None = None
     after: str | None = None
     position: str | None = None

@@ -9,9 +9,10 @@ from perdure.core.codec import format_time
 from perdure.core.cursor import Cursor, StepProgress
 from perdure.core.entries import Entry, Event, Input, Message
 from perdure.core.fates import TURN_ENDS, TurnFate, fates_of
-from perdure.core.head import Head, Interrupt, ModelStep
+from perdure.core.head import Head, Interrupt, ModelStep, QueuedMessage
 from perdure.core.history import file_part
 from perdure.core.ids import content_hash
+from perdure.core.inbox import inbox_state
 from perdure.core.usage import call_figures, total_figures
 
 JsonObject = dict[str, Any]
@@ -56,6 +57,7 @@ def public_message(
         shown["parts"] = [{"type": "text", "text": accepted.text if accepted else ""}, *files]
         if accepted and accepted.metadata is not None:
             shown["metadata"] = accepted.metadata
+        shown |= written_by(accepted) if accepted else {}
     if message.status is not None:
         shown["status"] = message.status
     fate = (fates or {}).get(message.turn_id)
@@ -65,6 +67,31 @@ def public_message(
         shown["parts"] = fate.cut(message.message_id, tuple(shown["parts"]))
         if fate.discarded:
             shown["status"] = "superseded"
+    return shown
+
+
+def written_by(accepted: Input) -> JsonObject:
+    """Return `{actor?, source}`: who wrote a message, and on whose behalf (spec INBOX-18)."""
+    by: JsonObject = {"source": accepted.source}
+    if accepted.actor is not None:
+        by["actor"] = {"issuer": accepted.actor.issuer, "subject": accepted.actor.subject}
+    return by
+
+
+def public_waiting(queued: QueuedMessage, accepted: Input, entry: Entry) -> JsonObject:
+    """Return a message that waits, as the entry that accepted or last edited it has it."""
+    shown: JsonObject = {
+        "message_id": queued.message_id,
+        "delivery": queued.delivery,
+        "state": inbox_state(queued),
+        "text": accepted.text,
+        "created_at": format_time(entry.at),
+        **written_by(accepted),
+    }
+    if queued.urgent:
+        shown["urgent"] = True
+    if accepted.files:
+        shown["files"] = [file_part(file) for file in accepted.files]
     return shown
 
 

@@ -203,11 +203,11 @@ function showPanel(name) {
 
 // --- what the user does -----------------------------------------------------------------------
 
-function send(text, delivery) {
+function send(text, delivery, files) {
   showError(null);
   $("scroller").scrollTop = $("scroller").scrollHeight;
   const sentTo = session;
-  return sentTo.send(text, { delivery, waits: delivery !== null }).then((accepted) => accepted || sentTo !== session);
+  return sentTo.send(text, { delivery, files, waits: delivery !== null }).then((accepted) => accepted || sentTo !== session);
 }
 
 function stop() {
@@ -216,9 +216,9 @@ function stop() {
 }
 
 async function recall(messageId) {
-  const text = await session.recall(messageId);
-  if (text === null) return;
-  field.put(text);
+  const recalled = await session.recall(messageId);
+  if (recalled === null) return;
+  field.put(recalled.text, recalled.files);
   field.focus();
   announce("The message is back in the message field.");
 }

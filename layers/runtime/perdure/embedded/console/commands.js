@@ -57,10 +57,11 @@ export function commandsOf({ sessionId, apply, refresh, onError, onChange }) {
 
   return {
     /** Send a message. Resolves to whether the server took it. `waits`: it goes to the inbox as far as the page knows. */
-    send(text, { delivery = null, waits = false } = {}) {
+    send(text, { delivery = null, files = [], waits = false } = {}) {
       const messageId = crypto.randomUUID();
+      const body = { text, message_id: messageId, ...(delivery && { delivery }), ...(files.length && { files }) };
       apply({ type: "send", messageId, text, delivery, waits });
-      const sent = messages.then(() => deliver(messageId, { text, message_id: messageId, ...(delivery && { delivery }) }));
+      const sent = messages.then(() => deliver(messageId, body));
       messages = sent;
       return sent;
     },
@@ -134,8 +135,13 @@ export function commandsOf({ sessionId, apply, refresh, onError, onChange }) {
       return inInbox(messageId, { quiet: true }, "PATCH", place).then(() => apply({ type: "end", key: "order", id }));
     },
 
-    /** Take a waiting message back. Resolves to its text, or to null when that was too late. */
-    recall: async (messageId) => (await inInbox(messageId, {}, "DELETE"))?.text ?? null,
+    /** Take a waiting message back. Resolves to its `{ text, files }`, or to null when that was too late. */
+    async recall(messageId) {
+      const recalled = await inInbox(messageId, {}, "DELETE");
+      if (recalled === null) return null;
+      const files = (recalled.files ?? []).map(({ type: _, ...file }) => file);
+      return { text: recalled.text ?? "", files };
+    },
 
     /** Deliver a waiting message in another way. */
     deliver: (messageId, delivery) => inInbox(messageId, {}, "POST", { delivery }, "deliver"),

@@ -1,18 +1,20 @@
 // The message field: what is written, how it is delivered, and the keys for that.
 
+import { attached } from "./attached.js";
 import { DELIVERIES, deliveriesFor, deliveryOf } from "./deliveries.js";
 import { el, setText, show } from "./dom.js";
 
 const MAX_ROWS = 8;
 
 /**
- * Return `{ update(shown), put(text), focus() }` of the message field in `form`.
+ * Return `{ update(shown), put(text, files), focus() }` of the message field in `form`.
  *
- * `onSend(text, delivery)` resolves to whether the message was taken; `onStop()` and `onRecall()` answer the keys.
+ * `onSend(text, delivery, files)` resolves to whether the message was taken; `onStop()` and `onRecall()` answer the keys.
  */
 export function composer(form, hint, { onSend, onStop, onRecall }) {
   const field = form.querySelector("textarea");
   const send = form.querySelector("[type=submit]");
+  const files = attached(form.querySelector(".attached"), { onLast: () => field.focus() });
   const choice = form.querySelector("fieldset");
   const radios = new Map(DELIVERIES.map((delivery) => [delivery.name, radio(delivery)]));
   choice.append(...[...radios.values()].map(({ node }) => node));
@@ -58,11 +60,13 @@ export function composer(form, hint, { onSend, onStop, onRecall }) {
     fit();
     choose("queue");
     tell();
-    const accepted = await onSend(text, delivery);
-    if (!accepted) put(text); // a refused message is not lost
+    const taken = files.take();
+    const accepted = await onSend(text, delivery, taken);
+    if (!accepted) put(text, taken); // a refused message is not lost
   }
 
-  function put(text) {
+  function put(text, more = []) {
+    files.add(more);
     field.value = field.value.trim() ? `${text}\n\n${field.value}` : text;
     fit();
   }

@@ -54,6 +54,18 @@ export function effectWords(effect) {
   );
 }
 
+/** Who wrote a message, for everybody but a person on this machine; else null (spec INBOX-18). */
+export function writerOf({ source = "person", actor = null }) {
+  const subject = actor && actor.issuer !== "local" ? actor.subject : null;
+  if (source === "person") return subject;
+  return subject ? `${source} for ${subject}` : source;
+}
+
+/** What a waiting or sent message carries besides its text, or null. */
+export function filesText(files) {
+  return files.length ? `${files.length === 1 ? "File" : "Files"}: ${files.map((file) => file.name ?? file.reference).join(", ")}` : null;
+}
+
 /** Time of day, and the date when it is not today's. `now` is in milliseconds. */
 export function clock(at, now) {
   const date = new Date(at);

@@ -29,6 +29,7 @@ function userNode() {
       setText(text, item.text);
       setText(note, item.note ?? "");
       show(note, Boolean(item.note));
+      setAttribute(node, "aria-label", item.writer ?? "You");
       setAttribute(node, "data-sending", item.sending);
     },
   };

@@ -1,5 +1,6 @@
 // What the page shows, derived from the reducer's state. Pure.
 
+import { filesText, writerOf } from "./format.js";
 import { withNotices } from "./notices.js";
 import { activityOf, indicatorOf, isPaused, isStopping, statusOf, waitingOf } from "./status.js";
 import { TURNS_SHOWN, timelineOf } from "./timeline.js";
@@ -74,7 +75,8 @@ function storedItems(state, results) {
         key: `user/${message.sequence}`,
         turnId: message.turn_id,
         text: textOf(message, "text"),
-        note: state.joined[message.message_id] ? "Added while the agent worked" : null,
+        note: noteOf(message, Boolean(state.joined[message.message_id])),
+        writer: writerOf(message),
         sending: false,
       });
     } else if (message.role === "assistant") {
@@ -109,6 +111,12 @@ function storedItems(state, results) {
     attempt: 1,
   }));
   return [...cards, ...items];
+}
+
+function noteOf(message, joined) {
+  const writer = writerOf(message);
+  const files = filesText(message.parts.filter((part) => part.type === "file"));
+  return [writer && `From ${writer}`, joined && "Added while the agent worked", files].filter(Boolean).join(" · ") || null;
 }
 
 function textOf(message, type) {
@@ -213,6 +221,7 @@ function outboxItems(state) {
       turnId: null,
       text: item.text,
       note: item.problem ?? "Sending…",
+      writer: null,
       sending: true,
     }));
 }

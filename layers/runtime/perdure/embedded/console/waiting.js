@@ -1,5 +1,6 @@
 // The inbox: what waits, in its order, with this page's own changes on top until they are answered. Pure.
 
+import { filesText, writerOf } from "./format.js";
 import { isPaused, isStopping } from "./status.js";
 
 const NOTES = {
@@ -15,13 +16,13 @@ export function inboxOf(state, turn) {
   const rows = entries.map((entry, index) => {
     const doing = state.doing[`inbox/${entry.message_id}`];
     const busy = doing !== undefined && !doing.quiet;
-    const movable = (other) => other !== undefined && (other.state === "steered") === (entry.state === "steered");
+    const movable = (other) => other !== undefined && classOf(other) === classOf(entry);
     return {
       key: entry.message_id,
       text: doing?.text ?? entry.text,
       // Only the head of a long text is here: saving it would lose the rest.
       editable: !entry.truncated,
-      note: busy ? "Saving…" : (NOTES[entry.delivery] ?? ""),
+      note: busy ? "Saving…" : noteOf(entry),
       busy,
       sending: false,
       place: index + 1,
@@ -33,6 +34,17 @@ export function inboxOf(state, turn) {
     };
   });
   return [...rows, ...sending(state, entries.length)];
+}
+
+// Messages change places among those of their class only.
+function classOf({ state, urgent = false }) {
+  return state === "steered" ? "steered" : String(urgent);
+}
+
+function noteOf(entry) {
+  const writer = writerOf(entry);
+  const how = NOTES[entry.delivery] ?? (entry.urgent ? "before all that is not urgent" : null);
+  return [writer && `From ${writer}`, how, filesText(entry.files ?? [])].filter(Boolean).join(" · ");
 }
 
 /** Return the ids with one of them before another one, or at the end. */
