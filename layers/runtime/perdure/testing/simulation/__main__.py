@@ -80,7 +80,7 @@ def _sweep(names: Sequence[str], adapters: Sequence[str], options: argparse.Name
             todo += _cases(name, adapter, options, report)
     if options.first and report.failures:
         return 1
-    print(f"{len(todo)} runs to do", flush=True)  # noqa: T201
+    print(f"{len(todo)} runs to do", file=sys.stderr, flush=True)  # noqa: T201
     for place, results in groupby(run_all(todo, jobs=options.jobs), key=lambda result: result.case.place):
         for result in results:
             report.runs[place] = report.runs.get(place, 0) + 1
