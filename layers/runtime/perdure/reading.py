@@ -77,7 +77,7 @@ class Reader:
             "state": public_state(head),
             **page,
             "tool_calls": fitted(calls, CALLS_SHARE),
-            "pending_interrupts": fitted(public_interrupts(head, calls), OTHER_SHARE),
+            "pending_interrupts": fitted(public_interrupts(head, calls, entries), OTHER_SHARE),
             "inbox": fitted(await self.inbox(key, head), OTHER_SHARE),
             "plan": None,
             "usage": public_usage(head),

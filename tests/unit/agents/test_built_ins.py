@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from perdure import BUILT_IN_TOOLS, ToolPolicy, function_tool
-from perdure.agents import built_ins
 from perdure.agents.calls import requested_calls
 from perdure.agents.prepare import StepChanges
 from perdure.agents.runner import AgentTurnContext, ModelOutcome
@@ -23,11 +22,6 @@ from tests.unit.agents.builders import a_call, a_turn, an_agent
 
 YEAR = 365 * 24 * 3600
 QUESTION = {"question": "Which size?"}
-
-
-@pytest.fixture(autouse=True)
-def all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(built_ins, "AWAITED_BY_NOBODY", frozenset())
 
 
 @function_tool(effect="read")

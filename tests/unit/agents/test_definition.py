@@ -80,7 +80,7 @@ def test_a_policy_overrides_only_what_it_names() -> None:
         ({"name": "sup port"}, "agent name 'sup port' must match"),
         ({"tools": [a_tool("a b")]}, "tool name 'a b' of agent 'support' must match"),
         ({"tools": [a_tool(), a_tool()]}, "two tools named 'pay'"),
-        ({"built_in_tools": ["ask_user"]}, "built-in tool 'ask_user', which does not exist"),
+        ({"built_in_tools": ["ask_me"]}, "built-in tool 'ask_me', which does not exist"),
         ({"tool_policies": {"ask_user": ToolPolicy()}}, "a policy for 'ask_user', which is none of its tools"),
         ({"default_effect": "harmless"}, "the effect 'harmless'"),
         ({"max_model_calls": 0}, "max_model_calls of agent 'support' must be 1 or more"),

@@ -110,7 +110,7 @@ def test_the_agent_has_a_tool_of_each_kind() -> None:
 
 
 async def test_the_tools_work_on_the_shop_with_the_calls_key() -> None:
-    looked_up = json.loads(await lookup_order.execute({"order_id": "7"}, a_context()))
+    looked_up = json.loads(str(await lookup_order.execute({"order_id": "7"}, a_context())))
     await change_address.execute({"order_id": "7", "address": "5 New Street"}, a_context())
     refunded = await refund_order.execute({"order_id": "7", "amount": 20}, a_context())
 
@@ -257,7 +257,7 @@ async def test_the_agent_refunds_once_through_runner_calls_and_shop() -> None:
         context = a_context(tool_name=requested.tool_name, tool_call_id=call_id)
         output = await StepwiseRunner().execute_tool(agent, context, requested.arguments)
         call = CallItem(call_id=call_id, tool_name=requested.tool_name, arguments=requested.arguments)
-        result = ToolResultItem(call_id=call_id, tool_name=requested.tool_name, status="succeeded", output=output)
+        result = ToolResultItem(call_id=call_id, tool_name=requested.tool_name, status="succeeded", output=str(output))
         history = (*history, ModelItem(text=outcome.text, calls=(call,)), result)
 
     answer = await StepwiseRunner().run_model_step(agent, a_turn(shown, history=history))

@@ -288,7 +288,7 @@ async def test_a_json_result_reads_back_as_the_same_numbers() -> None:
     def measure() -> dict[str, Any]:
         return {"score": 0.1, "n": 3, "t": 1753000000.123456}
 
-    read = json.loads(await measure.execute({}, a_context()))
+    read = json.loads(str(await measure.execute({}, a_context())))
 
     assert read == {"score": 0.1, "n": 3, "t": 1753000000.123456}
     assert isinstance(read["n"], int)

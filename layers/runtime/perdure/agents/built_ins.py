@@ -36,9 +36,6 @@ DEFAULT_MAX_WAIT = timedelta(days=365)
 LONGEST_TIME = timedelta(days=3653)
 """The most that a wait or a question may be allowed. Our own choice: ten years are far from the last day of a clock."""
 
-AWAITED_BY_NOBODY = frozenset({"ask_user", "durable_wait"})
-"""Names that no agent may enable yet, because the core does not take their calls."""
-
 POLICY = EffectivePolicy(effect="read", requires_approval=False)
 """What holds for every built-in tool."""
 
@@ -83,8 +80,8 @@ def enabled(agent: str, names: Sequence[str], own: Collection[str], policies: Co
         ConfigurationError: A name that does not exist or is there twice, or is used otherwise (spec TOOL-16, TOOL-03).
     """
     for name in names:
-        if name not in BUILT_IN_TOOLS or name in AWAITED_BY_NOBODY:
-            there = ", ".join(name for name in BUILT_IN_TOOLS if name not in AWAITED_BY_NOBODY) or "none"
+        if name not in BUILT_IN_TOOLS:
+            there = ", ".join(BUILT_IN_TOOLS)
             raise ConfigurationError(
                 f"agent {agent!r} names the built-in tool {name!r}, which does not exist: there is {there}"
             )

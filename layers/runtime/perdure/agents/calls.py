@@ -73,9 +73,11 @@ def _requested(agent: AgentDefinition, call: DeferredCall, offered: Collection[s
         requires_approval=_needs_approval(call.tool_name, policy, arguments),
         provider_call_id=call.provider_call_id,
         arguments=arguments,
-        approval_deadline=policy.approval_deadline,
+        approval_deadline=agent.question_deadline if call.tool_name == "ask_user" else policy.approval_deadline,
         inline=own is not None and own.inline,
         built_in=built_in is not None and built_in.in_core,
+        lane=own.lane if own is not None else None,
+        reconciles=own is not None and own.reconcile is not None,
     )
 
 

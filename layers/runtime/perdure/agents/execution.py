@@ -15,7 +15,7 @@ from perdure.errors import ToolExecutionError
 from perdure.models.surrogates import mended
 
 
-async def run_body(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+async def run_body(function: Callable[..., Any], arguments: dict[str, Any], *values: Any) -> Any:
     """Call a tool's function: an `async def` on this loop, anything else in a thread of its own.
 
     What the function raises comes out, but a `SystemExit`, a cancellation of its own making and, from a thread,
@@ -23,8 +23,8 @@ async def run_body(function: Callable[..., Any], arguments: dict[str, Any]) -> A
     """
     try:
         if inspect.iscoroutinefunction(function):
-            return await function(**arguments)
-        result = await _in_own_thread(partial(function, **arguments))
+            return await function(*values, **arguments)
+        result = await _in_own_thread(partial(function, *values, **arguments))
         return await result if inspect.isawaitable(result) else result
     except SystemExit as error:
         raise RuntimeError("the tool tried to end the process") from error

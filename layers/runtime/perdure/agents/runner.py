@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from perdure.core.entries import FileRef
 from perdure.core.history import HistoryItem
@@ -19,6 +19,7 @@ from perdure.models.base import ModelClient, ModelRequest, ReasoningDelta, Strea
 if TYPE_CHECKING:
     from perdure.agents.definition import AgentDefinition
     from perdure.agents.tools import ToolContext
+    from perdure.agents.waiting import TaskPending, ToolTask
 
 JsonObject = dict[str, Any]
 
@@ -130,10 +131,34 @@ class AgentFrameworkRunner(Protocol):
         """
         ...
 
-    async def execute_tool(self, agent: AgentDefinition, context: ToolContext, arguments: JsonObject) -> str:
+    async def execute_tool(self, agent: AgentDefinition, context: ToolContext, arguments: JsonObject) -> str | ToolTask:
         """Run one deferred call with arguments that were checked when it was stored, and return its output text.
+
+        A runner that looks after remote work may return a `ToolTask`; it then has `poll_tool_task` and
+        `cancel_tool_task` (`TaskRunner`).
 
         Raises:
             ToolExecutionError: A failure that the model should see.
         """
+        ...
+
+
+@runtime_checkable
+class TaskRunner(Protocol):
+    """What a runner has beside `AgentFrameworkRunner` that looks after remote work (spec TASK-02 to TASK-08)."""
+
+    async def poll_tool_task(self, agent: AgentDefinition, context: ToolContext, task_id: str) -> str | TaskPending:
+        """Look at remote work once; only read, or deliver `context.resolution` idempotently.
+
+        Returns:
+            The call's output text, or `TaskPending`.
+
+        Raises:
+            ToolInputRequested: The work wants to know something of a person.
+            ToolExecutionError: It failed; the model should see why.
+        """
+        ...
+
+    async def cancel_tool_task(self, agent: AgentDefinition, context: ToolContext, task_id: str) -> None:
+        """Ask remote work to stop, idempotently. Whatever is raised is tried again, three times in two minutes."""
         ...

@@ -10,10 +10,12 @@ from typing import Any, Literal
 
 from perdure.agents.calls import requested_calls, unknown_tool
 from perdure.agents.definition import AgentDefinition
+from perdure.agents.execution import output_text, run_body
 from perdure.agents.files import stored_files
 from perdure.agents.prepare import Prepared, prepare
 from perdure.agents.runner import AgentTurnContext, DeferredCall, Generation, ModelOutcome
-from perdure.agents.tools import ToolContext
+from perdure.agents.tools import ToolContext, running_tool
+from perdure.agents.waiting import TaskPending, ToolTask
 from perdure.errors import ModelCallError, ToolExecutionError
 from perdure.models.base import ModelResponse, StreamActivity, StreamItem, TextDelta
 
@@ -57,7 +59,7 @@ class StepwiseRunner:
             aborting.cancel()
             await _close(reading, stream)
 
-    async def execute_tool(self, agent: AgentDefinition, context: ToolContext, arguments: JsonObject) -> str:
+    async def execute_tool(self, agent: AgentDefinition, context: ToolContext, arguments: JsonObject) -> str | ToolTask:
         """Run one of the agent's tools.
 
         Raises:
@@ -67,6 +69,27 @@ class StepwiseRunner:
         if tool is None:
             raise ToolExecutionError(unknown_tool(agent, context.tool_name))
         return await tool.execute(arguments, context)
+
+    async def poll_tool_task(self, agent: AgentDefinition, context: ToolContext, task_id: str) -> str | TaskPending:
+        """Look at the remote work of one of the agent's tools.
+
+        Raises:
+            ToolInputRequested, ToolExecutionError: As its `poll` raises them.
+            LookupError: The tool is gone, or has no `poll`.
+        """
+        tool = agent.tool(context.tool_name)
+        if tool is None or tool.poll is None:
+            raise LookupError(f"tool {context.tool_name} of agent {agent.name} looks after no task")
+        with running_tool(context):
+            result = await run_body(tool.poll, {}, task_id, context)
+        return result if isinstance(result, TaskPending) else output_text(context.tool_name, result)
+
+    async def cancel_tool_task(self, agent: AgentDefinition, context: ToolContext, task_id: str) -> None:
+        """Ask the remote work of one of the agent's tools to stop; a tool without `cancel` is let be."""
+        tool = agent.tool(context.tool_name)
+        if tool is not None and tool.cancel is not None:
+            with running_tool(context):
+                await run_body(tool.cancel, {}, task_id, context)
 
 
 @dataclass(slots=True)

@@ -9,11 +9,12 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, overload
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from perdure.agents.execution import output_text, run_body
 from perdure.agents.policies import ApprovalRule, Effect, check_effect
+from perdure.agents.waiting import Answer, DurableSteps, ToolTask, check_wait
 from perdure.errors import ConfigurationError, PermanentError, ToolExecutionError
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 JsonObject = dict[str, Any]
 
+T = TypeVar("T")
 ReportProgress = Callable[[str], Awaitable[None]]
 
 
@@ -34,6 +36,10 @@ class ToolContext:
         deadline: The attempt is cut off then.
         abort: Set when the turn was stopped or the lease was lost; honouring it is up to the tool.
         report_progress: Shows a text to the viewers; never model input. Awaitable, for async tools.
+        answers: What people answered to the questions that this call's tool has asked, oldest first.
+        continuation: What the tool kept when it asked last, or its task when it was looked at last.
+        resolution: Of a look at a task: what became of its question. None: nothing is to be delivered.
+        supports_tasks: The runner can look after remote work (spec TASK-09).
     """
 
     tenant: str
@@ -46,6 +52,61 @@ class ToolContext:
     deadline: datetime | None = None
     abort: asyncio.Event = field(default_factory=asyncio.Event)
     report_progress: ReportProgress | None = None
+    answers: tuple[Answer, ...] = ()
+    continuation: Any = None
+    resolution: Answer | None = None
+    supports_tasks: bool = False
+    durable: DurableSteps | None = None
+
+    async def step(self, name: str, function: Callable[[], Awaitable[T] | T]) -> T:
+        """Do something once, whatever happens to this call: later runs of it get the recorded result.
+
+        Args:
+            name: Unique in this call, at most 100 characters.
+            function: Takes nothing; `async` or not. Its result is anything that JSON can write, and comes back as JSON.
+
+        Raises:
+            OutsideToolError: No runtime runs this tool.
+            ToolExecutionError: The call has recorded the most that one may.
+        """
+        result: T = await self._durable().step(name, function)
+        return result
+
+    async def sleep(self, name: str, duration: timedelta) -> None:
+        """Wait without a worker. The tool runs again from its start then, and passes the sleeps that are over.
+
+        Args:
+            name: Unique in this call, at most 100 characters.
+            duration: 0 to 365 days.
+
+        Raises:
+            OutsideToolError: No runtime runs this tool.
+            ConfigurationError: The duration is outside its limits.
+        """
+        check_wait(duration, f"sleep {name!r}")
+        await self._durable().sleep(name, duration)
+
+    async def wait_for_event(self, name: str, within: timedelta | None = None) -> Any:
+        """Wait without a worker until trusted code brings the event (`session.send_event`), and return its value.
+
+        Raises:
+            EventTimeoutError: It did not come in time.
+            OutsideToolError: No runtime runs this tool.
+        """
+        if within is not None:
+            check_wait(within, f"the time for event {name!r}")
+        return await self._durable().wait_for_event(name, within)
+
+    async def show(self, output: Any) -> None:
+        """Show what there is so far, as a durable event `tool.output`. Never model input (spec TOOL-17)."""
+        await self._durable().show(output)
+
+    def _durable(self) -> DurableSteps:
+        if self.durable is None:
+            raise OutsideToolError(
+                f"{self.tool_name} is run by no runtime: steps, sleeps and events need one (perdure.open)"
+            )
+        return self.durable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,19 +120,28 @@ class FunctionTool:
         validate: Checks raw arguments and returns those that are stored and executed later, perhaps by another
             process: the same JSON values, from which `execute` makes what the annotations say.
             Raises ValueError with a short reason.
-        execute: Runs the body with validated arguments and returns the output text, which is never empty.
+        execute: Runs the body with validated arguments and returns the output text, which is never empty, or the
+            remote work that it started.
         function: The plain function, if there is one.
+        lane: Of a response's calls with the same lane, one runs at a time.
+        poll, cancel: Look after the remote work of a `ToolTask`; called with its handle and the context.
+        reconcile: Finds out what became of an attempt whose outcome is not known; called with its idempotency key and
+            the context.
     """
 
     name: str
     description: str
     parameters: JsonObject
     validate: Callable[[JsonObject], JsonObject]
-    execute: Callable[[JsonObject, ToolContext], Awaitable[str]]
+    execute: Callable[[JsonObject, ToolContext], Awaitable[str | ToolTask]]
     effect: Effect | None = None
     requires_approval: ApprovalRule | None = None
     inline: bool = False
     function: Callable[..., Any] | None = None
+    lane: str | None = None
+    poll: Callable[..., Any] | None = None
+    cancel: Callable[..., Any] | None = None
+    reconcile: Callable[..., Any] | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.function is None:
@@ -122,6 +192,10 @@ def function_tool(
     name: str | None = None,
     description: str | None = None,
     inline: bool = False,
+    lane: str | None = None,
+    poll: Callable[..., Any] | None = None,
+    cancel: Callable[..., Any] | None = None,
+    reconcile: Callable[..., Any] | None = None,
 ) -> Callable[[Callable[..., Any]], FunctionTool]: ...
 
 
@@ -134,6 +208,10 @@ def function_tool(
     name: str | None = None,
     description: str | None = None,
     inline: bool = False,
+    lane: str | None = None,
+    poll: Callable[..., Any] | None = None,
+    cancel: Callable[..., Any] | None = None,
+    reconcile: Callable[..., Any] | None = None,
 ) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
     """Make a function a tool; `@function_tool` or `@function_tool(effect="read", …)`.
 
@@ -150,6 +228,14 @@ def function_tool(
         inline: The worker of the model step may run it when no other call is to be run: a turn is then faster and
             cheaper on AWS, but the function of model steps needs the tool's permissions. In one process every tool
             may run so.
+        lane: Of the calls of one response with the same lane, one runs at a time (spec TOOL-18).
+        poll: `poll(task_id, context)` looks at the remote work that the tool started (`ToolTask`). It returns the
+            result, or `TaskPending`; it raises `ToolInputRequested` to ask a person, `ToolExecutionError` for a failure
+            that the model should see. It only reads, or delivers `context.resolution` idempotently (spec TASK-05).
+        cancel: `cancel(task_id, context)` asks that work to stop, idempotently, within 30 seconds. Best effort.
+        reconcile: `reconcile(idempotency_key, context)` finds out what became of an attempt whose outcome is not
+            known, before the model is told so. It returns the result, or `TaskPending` when it can't tell yet, and
+            raises `DidNotHappenError` when nothing was done.
 
     Raises:
         ConfigurationError: Something in the signature or the policy is wrong; the message names it.
@@ -182,6 +268,10 @@ def function_tool(
             requires_approval=requires_approval,
             inline=inline,
             function=target,
+            lane=lane,
+            poll=poll,
+            cancel=cancel,
+            reconcile=reconcile,
         )
 
     return decorate if function is None else decorate(function)
@@ -202,8 +292,8 @@ def _validator(parameters: Parameters) -> Callable[[JsonObject], JsonObject]:
 
 def _executor(
     tool_name: str, function: Callable[..., Any], parameters: Parameters
-) -> Callable[[JsonObject, ToolContext], Awaitable[str]]:
-    async def execute(arguments: Mapping[str, Any], context: ToolContext) -> str:
+) -> Callable[[JsonObject, ToolContext], Awaitable[str | ToolTask]]:
+    async def execute(arguments: Mapping[str, Any], context: ToolContext) -> str | ToolTask:
         try:
             values = parameters.convert(dict(arguments))
         except ValueError as error:  # stored by an older deployment whose signature was another
@@ -212,6 +302,8 @@ def _executor(
             values[parameters.context_parameter] = context
         with running_tool(context):
             result = await run_body(function, values)
+        if isinstance(result, ToolTask):
+            return result
         return output_text(tool_name, result)
 
     return execute

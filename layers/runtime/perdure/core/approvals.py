@@ -7,12 +7,11 @@ from datetime import timedelta
 from perdure.core import texts
 from perdure.core.calls import settle_call
 from perdure.core.codec import format_time
-from perdure.core.commands import ResolveInterrupt, TimerFired
-from perdure.core.decision import Decision, Draft
+from perdure.core.commands import ResolveInterrupt
+from perdure.core.decision import Draft
 from perdure.core.head import Call, Interrupt
-from perdure.core.turns import join_calls
 from perdure.core.values import replace
-from perdure.errors import InvalidRequestError, NotFoundError, RequestConflictError
+from perdure.errors import InvalidRequestError, RequestConflictError
 
 
 def raise_approvals(draft: Draft, *, one_by_one: bool) -> None:
@@ -48,34 +47,22 @@ def denial_key(tool_name: str, arguments_hash: str) -> str:
     return f"{tool_name}:{arguments_hash[:16]}"
 
 
-def _go_on(draft: Draft) -> None:
-    """Ask for the next decision when they are asked one at a time, and let what was decided go on."""
-    raise_approvals(draft, one_by_one=True)
-    join_calls(draft)
-
-
-def on_resolve_interrupt(draft: Draft, command: ResolveInterrupt) -> Decision:
-    """Record the one decision on an interrupt. The deadline is checked here, not by its timer (field case F061).
+def decide_approval(draft: Draft, interrupt: Interrupt, call: Call, command: ResolveInterrupt) -> None:
+    """Let a call run, perhaps with arguments that the person changed, or not.
 
     Raises:
-        NotFoundError: `interrupt_not_found`: HEAD has no such interrupt; the caller checks whether it ever existed.
-        RequestConflictError: `deadline_passed`, or `arguments_changed` when another call was shown.
-        InvalidRequestError: An answer to an approval.
+        RequestConflictError: `arguments_changed`: another call was shown.
+        InvalidRequestError: An answer to an approval, or changed arguments of a call that is rejected.
     """
-    interrupt, call = _pending(draft, command.interrupt_id)
     if command.approved is None:
         raise InvalidRequestError(f"interrupt {command.interrupt_id!r} is an approval: send `approved`, not `answer`")
-    if interrupt.deadline is not None and draft.now >= interrupt.deadline:
-        raise RequestConflictError(
-            f"the deadline of {command.interrupt_id!r} has passed: the call is not run",
-            code="deadline_passed",
-        )
+    if command.arguments is not None and not command.approved:
+        raise InvalidRequestError("a rejected call is not run: leave `arguments` out, or approve it")
     if command.arguments_hash is not None and command.arguments_hash != interrupt.arguments_hash:
         raise RequestConflictError(
             f"the arguments of {command.interrupt_id!r} are not those that were shown: read the session again",
             code="arguments_changed",
         )
-    actor = {"issuer": command.actor.issuer, "subject": command.actor.subject}
     draft.event(
         "interrupt_resolved",
         {
@@ -83,30 +70,24 @@ def on_resolve_interrupt(draft: Draft, command: ResolveInterrupt) -> Decision:
             "kind": interrupt.kind,
             "approved": command.approved,
             "message" if command.approved else "rejection_message": command.message,
-            "actor": actor,
+            "arguments": command.arguments,
+            "actor": {"issuer": command.actor.issuer, "subject": command.actor.subject},
         },
     )
     if command.approved:
         others = tuple(i for i in draft.turn.interrupts if i is not interrupt)
         approved = replace(call, status="approved")
+        if command.arguments is not None:
+            approved = draft.remember(approved, "arguments", command.arguments)
         draft.set_turn(replace(draft.turn.with_call(approved), interrupts=others))
     else:
         denied = (*draft.turn.denied, denial_key(call.tool_name, interrupt.arguments_hash))
         draft.set_turn(replace(draft.turn, denied=denied))
         settle_call(draft, call, "rejected", texts.denied(command.message), reason="denied")
-    _go_on(draft)
-    return draft.decision({"result": "resolved"}, command.receipts)
 
 
-def on_timer_fired(draft: Draft, command: TimerFired) -> Decision:
-    """Expire an approval whose deadline came. A stale or early timer does nothing."""
-    turn = draft.head.turn
-    interrupt = next((i for i in turn.interrupts if i.interrupt_id == command.timer_id), None) if turn else None
-    if interrupt is None or interrupt.fence != command.fence:
-        return Decision.unchanged(draft.head)
-    if interrupt.deadline is None or draft.now < interrupt.deadline:
-        return Decision.unchanged(draft.head)
-    _, call = _pending(draft, command.timer_id)
+def expire_approval(draft: Draft, interrupt: Interrupt, call: Call) -> None:
+    """Reject a call on which nobody decided in time."""
     draft.event(
         "interrupt_resolved",
         {
@@ -118,14 +99,3 @@ def on_timer_fired(draft: Draft, command: TimerFired) -> Decision:
         },
     )
     settle_call(draft, call, "rejected", texts.APPROVAL_DEADLINE_PASSED, reason="deadline_passed")
-    _go_on(draft)
-    return draft.decision({"accepted": True})
-
-
-def _pending(draft: Draft, interrupt_id: str) -> tuple[Interrupt, Call]:
-    turn = draft.head.turn
-    interrupt = next((i for i in turn.interrupts if i.interrupt_id == interrupt_id), None) if turn else None
-    call = turn.call(interrupt.call_id) if turn and interrupt else None
-    if interrupt is None or interrupt.raised_at is None or call is None:
-        raise NotFoundError(f"no interrupt {interrupt_id!r} is pending", code="interrupt_not_found")
-    return interrupt, call

@@ -24,6 +24,20 @@ from perdure.core.control_commands import (
 from perdure.core.entries import Actor, FileRef
 from perdure.core.head import Frontier
 from perdure.core.usage import CallUsage
+from perdure.core.wait_commands import (
+    CancelWait,
+    ChangeWait,
+    EventArrived,
+    OutputShown,
+    ResultBrought,
+    SkipWait,
+    StepRecorded,
+    TaskCancelled,
+    TaskLooked,
+    TaskStarted,
+    ToolAsked,
+    ToolParked,
+)
 
 JsonObject = dict[str, Any]
 
@@ -96,7 +110,10 @@ class RequestedCall:
         settled: Status and text when the call is over before it begins: an unknown tool, bad arguments.
         approval_deadline: How long a person has to decide. None: for ever.
         inline: The worker of the model step may run it, without a queue between.
-        built_in: The session itself takes the call; no worker runs it.
+        built_in: It is one of ours: its result is decided by the core, and no worker runs it.
+        lane: Of the calls with the same one, one runs at a time.
+        reconciles: Its tool can look up what became of an attempt whose outcome is not known.
+        brought: Its provider runs it, and trusted code brings the result (spec TOOL-19).
     """
 
     tool_name: str
@@ -109,6 +126,9 @@ class RequestedCall:
     settled: tuple[str, str] | None = None
     inline: bool = False
     built_in: bool = False
+    lane: str | None = None
+    reconciles: bool = False
+    brought: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,7 +264,10 @@ class AttemptLost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolveInterrupt:
-    """A person decided. Exactly one of `approved` and `answer` is set."""
+    """A person decided. Exactly one of `approved` and `answer` is set.
+
+    `arguments`: those that an approved call is to run with, in place of the model's; they were checked by its tool.
+    """
 
     interrupt_id: str
     actor: Actor
@@ -252,15 +275,20 @@ class ResolveInterrupt:
     answer: str | None = None
     message: str | None = None
     arguments_hash: str | None = None
+    arguments: JsonObject | None = None
     receipts: tuple[ReceiptClaim, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimerFired:
-    """A timer came due. With another fence than HEAD's it is stale and does nothing."""
+    """A timer came due. With another fence than HEAD's it is stale and does nothing.
+
+    `details`: what the worker looked up for it: the `reason` of a durable wait.
+    """
 
     timer_id: str
     fence: int
+    details: JsonObject = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -293,6 +321,11 @@ UserCommand = (
     | UpdateSettings
     | CloseSession
     | SeedHistory
+    | EventArrived
+    | ResultBrought
+    | SkipWait
+    | ChangeWait
+    | CancelWait
 )
 """What somebody outside asks for. It gives up after too many lost races, and needs a session that exists."""
 
@@ -309,5 +342,12 @@ StepCommand = (
     | AttemptPutOff
     | TimerFired
     | CredentialChanged
+    | ToolAsked
+    | StepRecorded
+    | OutputShown
+    | ToolParked
+    | TaskStarted
+    | TaskLooked
+    | TaskCancelled
 )
 Command = UserCommand | StepCommand

@@ -8,16 +8,18 @@ from datetime import datetime
 from typing import Any
 
 from perdure.core import commands as c
-from perdure.core import control
+from perdure.core import control, parks, tasks, waits
 from perdure.core import control_commands as cc
+from perdure.core import wait_commands as wc
 from perdure.core.admission import on_send_input
-from perdure.core.approvals import on_resolve_interrupt, on_timer_fired
 from perdure.core.codec import encode
 from perdure.core.decision import Decision, Draft
 from perdure.core.head import Head
 from perdure.core.hold import on_credential_changed
+from perdure.core.interrupts import on_resolve_interrupt, on_timer_fired
 from perdure.core.limits import MAX_HEAD_BYTES
 from perdure.core.models import on_model_finished, on_model_waits
+from perdure.core.questions import on_tool_asked
 from perdure.core.recovery import on_attempt_lost, on_attempt_put_off
 from perdure.core.seeding import on_seed_history
 from perdure.core.settings import on_update_settings
@@ -47,6 +49,18 @@ _TRANSITIONS: dict[type[Any], tuple[str, Callable[[Draft, Any], Decision]]] = {
     cc.UpdateSettings: ("update_settings", on_update_settings),
     cc.CloseSession: ("close_session", control.on_close_session),
     cc.SeedHistory: ("seed_history", on_seed_history),
+    wc.ToolAsked: ("tool_asked", on_tool_asked),
+    wc.StepRecorded: ("step_recorded", parks.on_step_recorded),
+    wc.OutputShown: ("output_shown", parks.on_output_shown),
+    wc.ToolParked: ("tool_parked", parks.on_tool_parked),
+    wc.TaskStarted: ("task_started", tasks.on_task_started),
+    wc.TaskLooked: ("task_looked", tasks.on_task_looked),
+    wc.TaskCancelled: ("task_cancelled", tasks.on_task_cancelled),
+    wc.EventArrived: ("event_arrived", parks.on_event_arrived),
+    wc.ResultBrought: ("result_brought", parks.on_result_brought),
+    wc.SkipWait: ("skip_wait", waits.on_skip_wait),
+    wc.ChangeWait: ("change_wait", waits.on_change_wait),
+    wc.CancelWait: ("cancel_wait", waits.on_cancel_wait),
 }
 
 

@@ -9,9 +9,9 @@ from typing import Any
 from perdure.core.commands import Taker
 from perdure.core.control_commands import ReceiptClaim
 from perdure.core.entries import SCHEMA_VERSION as ENTRY_SCHEMA
-from perdure.core.entries import Entry, Event, Input, Message, Receipt
+from perdure.core.entries import CallFact, Entry, Event, Input, Message, Receipt
 from perdure.core.head import SCHEMA_VERSION as HEAD_SCHEMA
-from perdure.core.head import Head, Turn
+from perdure.core.head import Call, Head, Turn
 from perdure.core.ids import made_by
 from perdure.core.usage import NO_TOTALS, CallUsage, UsageTotals
 from perdure.core.values import replace
@@ -56,6 +56,7 @@ class Draft:
         self._run_state: JsonObject | None = None
         self._settings: JsonObject | None = None
         self._partial: str | None = None
+        self._facts: list[CallFact] = []
         self._message_sequence = head.message_sequence
         self._event_sequence = head.event_sequence
 
@@ -151,6 +152,17 @@ class Draft:
         """Keep the text of an answer that was cut, until its provider is called again."""
         self._partial = text
 
+    def remember(self, call: Call, kind: str, value: Any = None, *, name: str = "") -> Call:
+        """Keep a fact of a call in this entry; returns the call that knows where it is."""
+        self.fact(call.call_id, kind, value, name=name)
+        if self.version in call.records:
+            return call
+        return replace(call, records=(*call.records, self.version))
+
+    def fact(self, call_id: str, kind: str, value: Any = None, *, name: str = "") -> None:
+        """Keep a fact of a call in this entry; whoever wants it knows the version."""
+        self._facts.append(CallFact(call_id=call_id, kind=kind, name=name, value=value))
+
     def set_turn(self, turn: Turn | None) -> None:
         """Make this the running turn."""
         self.head = replace(self.head, turn=turn)
@@ -179,6 +191,7 @@ class Draft:
             turn_usage=self._turn_usage,
             settings=self._settings,
             partial=self._partial,
+            facts=tuple(self._facts),
             schema_version=ENTRY_SCHEMA,
         )
         head = replace(

@@ -13,7 +13,7 @@ from perdure.core.usage import NO_TOTALS, CallUsage, UsageTotals
 
 JsonObject = dict[str, Any]
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Version of the stored form of entries. A reader refuses a higher one (spec SESS-22)."""
 
 
@@ -95,6 +95,22 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CallFact:
+    """Something that its call has to know again later; HEAD says in which entries they are.
+
+    Attributes:
+        kind: `arguments` (as they were approved), `question`, `answer`, `step`, `sleep`, `event` or `task`.
+        name: Of an interrupt, a step, a sleep or an event.
+        value: Any JSON value.
+    """
+
+    call_id: str
+    kind: str
+    name: str = ""
+    value: Any = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
     """Proof that a command with an idempotency key was accepted, and what was answered."""
 
@@ -123,6 +139,7 @@ class Entry:
         turn_usage: What the turn that this commit closes has used; its terminal event tells it when it is read.
         settings: The session's settings from here on; HEAD points at the entry that holds them.
         partial: Text of an answer that was cut, for the provider call that follows a long wait.
+        facts: What calls of the running turn will want to know again.
     """
 
     version: int
@@ -139,6 +156,7 @@ class Entry:
     turn_usage: UsageTotals = NO_TOTALS
     settings: JsonObject | None = None
     partial: str | None = None
+    facts: tuple[CallFact, ...] = ()
     schema_version: int = 1  # what a record that does not say it has; never changes
 
     @staticmethod

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from perdure.core.head import Call, Head, ModelStep, Turn
+from perdure.core.head import Call, Cancellation, Head, ModelStep, Turn
 from perdure.core.limits import CREDENTIAL_LOOK, START_LEASE, TIMER_GRACE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dispatch:
-    """A step that somebody should run. `kind` is `run_model`, `call_tool` or `call_single_attempt_tool`.
+    """A step that somebody should run.
+
+    `kind` is `run_model`, `call_tool`, `call_single_attempt_tool`, `poll_tool_task` or `cancel_tool_task`.
 
     One with `claimed_by` is run by the worker that made it ready: it is never sent, and given up only after
     `claimed_until`.
@@ -40,7 +42,7 @@ def expected_dispatches(head: Head) -> tuple[Dispatch, ...]:
     A pause closes the gate for all of them but those of a turn that is being stopped, which they end.
     """
     if head.paused_at is not None and (head.turn is None or head.turn.stop is None):
-        return ()
+        return _cancellations(head)
     return awaited_steps(head)
 
 
@@ -49,12 +51,17 @@ def awaited_steps(head: Head) -> tuple[Dispatch, ...]:
     global _latest  # noqa: PLW0603 - one turn is asked about again and again, by each of its steps and viewers
     turn = head.turn
     if turn is None:
-        return ()
+        return _cancellations(head)
     known, steps = _latest
     if known is not turn:
         steps = _steps_of(turn)
         _latest = (turn, steps)
-    return steps
+    return steps + _cancellations(head) if head.cancellations else steps
+
+
+def _cancellations(head: Head) -> tuple[Dispatch, ...]:
+    """Return the steps that ask remote work to stop. They belong to calls that are over, so no pause holds them."""
+    return tuple([_dispatch("cancel_tool_task", each.step_id, each) for each in head.cancellations])
 
 
 _latest: tuple[Turn | None, tuple[Dispatch, ...]] = (None, ())
@@ -68,46 +75,56 @@ def _steps_of(turn: Turn) -> tuple[Dispatch, ...]:
 
 
 def _kind(call: Call) -> str:
+    if call.task is not None:
+        return "poll_tool_task"
     return "call_single_attempt_tool" if call.runs_once else "call_tool"
 
 
-def _dispatch(kind: str, step_id: str, step: ModelStep | Call) -> Dispatch:
+def _dispatch(kind: str, step_id: str, step: ModelStep | Call | Cancellation) -> Dispatch:
+    taken_by = None if isinstance(step, Cancellation) else step.claimed_by
     return Dispatch(
         kind=kind,
         step_id=step_id,
         attempt=step.attempt,
         not_before=step.not_before,
-        claimed_by=step.claimed_by,
-        claimed_until=step.claimed_until if step.claimed_by else None,
+        claimed_by=taken_by,
+        claimed_until=step.claimed_until if taken_by and not isinstance(step, Cancellation) else None,
     )
 
 
 def expected_timers(head: Head) -> tuple[Timer, ...]:
-    """Return the timers that should be set: the deadlines of pending interrupts."""
+    """Return the timers that should be set: the deadlines of pending interrupts, and the ends of waits."""
     turn = head.turn
     if turn is None:
         return ()
-    return tuple(
+    deadlines = [
         Timer(timer_id=i.interrupt_id, fence=i.fence, due_at=i.deadline)
         for i in turn.interrupts
         if i.deadline is not None and i.raised_at is not None
-    )
+    ]
+    waits = [
+        Timer(timer_id=call.call_id, fence=call.wait.fence, due_at=call.wait.until)
+        for call in turn.calls
+        if call.wait is not None and call.wait.until is not None
+    ]
+    return (*deadlines, *waits)
 
 
 def sweep_due_at(head: Head) -> datetime | None:
     """Return when the sweep should look at this session, or None while only a person is awaited."""
     turn = head.turn
-    if turn is None:
-        return None if head.hold is None or head.hold.credential is None else head.hold.at + CREDENTIAL_LOOK
     moments = [timer.due_at + TIMER_GRACE for timer in expected_timers(head)]
-    steps: list[ModelStep | Call] = [turn.step] if turn.step else [call for call in turn.calls if call.is_ready]
-    if not expected_dispatches(head):
-        steps = []
+    steps: list[ModelStep | Call | Cancellation] = list(head.cancellations)
+    if turn is None:
+        if head.hold is not None and head.hold.credential is not None:
+            moments.append(head.hold.at + CREDENTIAL_LOOK)
+    elif head.paused_at is None or turn.stop is not None:
+        steps += [turn.step] if turn.step else [call for call in turn.calls if call.is_ready]
     moments += [moment for step in steps if (moment := _overdue_at(step)) is not None]
     return min(moments, default=None)
 
 
-def _overdue_at(step: ModelStep | Call) -> datetime | None:
+def _overdue_at(step: ModelStep | Call | Cancellation) -> datetime | None:
     """Return when to look whether a step shows a sign of life.
 
     The same for one that its worker took with the commit: the look finds the claim and moves on to its end. So a turn

@@ -9,109 +9,43 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from perdure.core.entries import Actor
+from perdure.core.open_calls import (
+    FINAL_STATUSES,
+    READY_STATUSES,
+    WRITES_ONCE,
+    Call,
+    Cancellation,
+    Interrupt,
+    ModelStep,
+    Task,
+    Wait,
+)
 from perdure.core.usage import NO_TOTALS, UsageTotals
 from perdure.core.values import replace
 
-SCHEMA_VERSION = 2
-"""Version of HEAD's stored form. A reader refuses a higher one (spec SESS-22). 2: control of a running session."""
+__all__ = [
+    "FINAL_STATUSES",
+    "READY_STATUSES",
+    "SCHEMA_VERSION",
+    "WRITES_ONCE",
+    "Call",
+    "Cancellation",
+    "ClosedTurn",
+    "Frontier",
+    "Head",
+    "Hold",
+    "Interrupt",
+    "ModelStep",
+    "QueuedMessage",
+    "StopMarker",
+    "Task",
+    "Turn",
+    "TurnError",
+    "Wait",
+]
 
-FINAL_STATUSES = frozenset({"succeeded", "failed", "rejected", "outcome_unknown"})
-"""Statuses of a call that never change again (spec TOOL-04)."""
-
-WRITES_ONCE = frozenset({"non_idempotent_write", "unclassified"})
-"""Effects whose body runs at most once (design §1)."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
-    """One tool call of the running model response.
-
-    Attributes:
-        call_id: Ours: `call-<version>-<index>`; also the id of its step and of its approval.
-        effect: `read`, `idempotent_write`, `non_idempotent_write` or `unclassified`.
-        status: `awaiting_approval`, `approved`, or one of `FINAL_STATUSES`.
-        attempt: The attempt that is expected now, from 1.
-        ready_at: When the expected attempt was made ready; its first attempt's time is `first_attempt_at`. None: it
-            is final, awaits a person, or waits for one of the 8 places for writes.
-        not_before: The expected attempt's earliest start; None: at once.
-        started: Owner nonce of the last start. Sticky: once set, nobody may say that the call did not run.
-        started_attempt: The attempt that started last; 0 when none did.
-        claimed_by, claimed_until, spared: As in `ModelStep`.
-        requires_approval: Whether a person decides before it runs.
-    """
-
-    call_id: str
-    tool_name: str
-    effect: str
-    status: str
-    requires_approval: bool = False
-    attempt: int = 1
-    ready_at: datetime | None = None
-    first_attempt_at: datetime | None = None
-    not_before: datetime | None = None
-    started: str | None = None
-    started_attempt: int = 0
-    claimed_by: str | None = None
-    claimed_until: datetime | None = None
-    spared: int = 0
-
-    @property
-    def is_final(self) -> bool:
-        return self.status in FINAL_STATUSES
-
-    @property
-    def is_ready(self) -> bool:
-        return self.status == "approved" and self.ready_at is not None
-
-    @property
-    def is_read(self) -> bool:
-        return self.effect == "read"
-
-    @property
-    def runs_once(self) -> bool:
-        return self.effect in WRITES_ONCE
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelStep:
-    """The model step that is expected now. `step_id` is `model-<version>-<index>`.
-
-    `claimed_by` is set when the worker whose commit made the step ready goes on with it itself (the hot turn): its
-    nonce stands for a lease until `claimed_until`, and nothing is sent. `spared`: attempts that never ran or only
-    waited, and so count for no budget. `waiting_since`: a reconnect was put off until `not_before`.
-    """
-
-    step_id: str
-    attempt: int
-    ready_at: datetime
-    first_attempt_at: datetime
-    not_before: datetime | None = None
-    claimed_by: str | None = None
-    claimed_until: datetime | None = None
-    spared: int = 0
-    waiting_since: datetime | None = None
-
-    def waits(self, now: datetime) -> bool:
-        """Whether nobody runs it, because its time has not come. Once it has, a worker may be at it at any moment."""
-        return self.waiting_since is not None and self.not_before is not None and now < self.not_before
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Interrupt:
-    """Something that a person decides. An approval's id is its call's id.
-
-    `fence` is the version that raised it; `arguments_hash` is the SHA-256 of what the person is shown. With approvals
-    one at a time the later ones are not raised yet (`raised_at` None), and have `decide_in_ms` from when they are.
-    """
-
-    interrupt_id: str
-    kind: str
-    call_id: str
-    raised_at: datetime | None
-    fence: int
-    arguments_hash: str
-    deadline: datetime | None = None
-    decide_in_ms: int | None = None
+SCHEMA_VERSION = 3
+"""Version of HEAD's stored form; a reader refuses a higher one (spec SESS-22). 2: control of a session. 3: waits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -291,6 +225,7 @@ class Head:
         settings_version: The entry that holds the session's settings. None: there are none.
         approval_mode: What a person changed it to while calls may be running (spec APPR-08). None: the agent's.
         closed_at: It takes no more messages since then (spec SESS-19).
+        cancellations: Remote work of calls that are over, which is asked to stop.
     """
 
     version: int = 0
@@ -314,6 +249,7 @@ class Head:
     settings_version: int | None = None
     approval_mode: str | None = None
     closed_at: datetime | None = None
+    cancellations: tuple[Cancellation, ...] = ()
     schema_version: int = 1  # what a record that does not say it has; never changes
 
     @property

@@ -71,3 +71,26 @@ as `succeeded` with a note instead of its output.
 
 Our own choice: it fits in memory of the smallest function many times over and no provider takes a larger prompt.
 """
+
+LONGEST_QUEUE_DELAY = timedelta(seconds=900)
+"""Longest that a dispatch waits in a queue; what is later waits for a timer (SQS `DelaySeconds`, spec TASK-02)."""
+
+CANCEL_RETRY_DELAYS = (timedelta(seconds=5), timedelta(seconds=20))
+"""Waits before attempts 2 and 3 to have remote work stopped. Our own choice, within `CANCEL_WINDOW`."""
+
+CANCEL_WINDOW = timedelta(minutes=2)
+"""Time in which remote work is asked to stop (spec TASK-08)."""
+
+RECONCILE_DELAYS = (timedelta(seconds=5), timedelta(seconds=30), timedelta(minutes=2), timedelta(minutes=10))
+"""Waits between looks for an unknown outcome; after the last one it stays unknown. Our own choice."""
+
+MAX_WAIT = timedelta(days=365)
+"""Longest durable wait, sleep of a tool, deadline and distance of a schedule (spec WAIT-01, WAIT-07)."""
+
+MIN_POLL_INTERVAL = timedelta(seconds=1)
+MAX_POLL_INTERVAL = timedelta(days=1)
+"""Time between two looks at remote work; rounded up to whole seconds (spec TASK-02)."""
+
+MAX_RECORDS = 100
+"""Facts that one call may have recorded: questions, answers, steps, sleeps and events. Each takes some bytes of HEAD.
+Our own choice."""

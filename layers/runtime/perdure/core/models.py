@@ -10,9 +10,10 @@ from perdure.core.approvals import denial_key, raise_approvals
 from perdure.core.calls import settle_call
 from perdure.core.commands import ModelFinished, ModelWaits, Reconnect, RequestedCall
 from perdure.core.decision import Decision, Draft
-from perdure.core.head import Call, Interrupt
+from perdure.core.head import Call, Interrupt, Wait
 from perdure.core.ids import content_hash
 from perdure.core.limits import MAX_CALLS_PER_RESPONSE
+from perdure.core.questions import ask_user
 from perdure.core.turns import (
     cancel_turn,
     complete_turn,
@@ -24,6 +25,7 @@ from perdure.core.turns import (
     steer_turn,
 )
 from perdure.core.values import replace
+from perdure.core.waits import begin_wait
 
 JsonObject = dict[str, Any]
 
@@ -157,7 +159,7 @@ def _ask_for_tools(draft: Draft, command: ModelFinished) -> None:
     parts = (*command.parts, *(_call_part(i, c) for i, c in zip(call_ids, command.calls, strict=True)))
     draft.message("assistant", parts, provider=command.provider)
     mode = draft.head.approval_mode or command.approval_mode
-    calls = tuple(_call(i, c, mode) for i, c in zip(call_ids, command.calls, strict=True))
+    calls = tuple(_call(draft, i, c, mode) for i, c in zip(call_ids, command.calls, strict=True))
     settled_at_once = [
         _settled_at_once(draft, command, index, requested, mode) for index, requested in enumerate(command.calls)
     ]
@@ -181,6 +183,10 @@ def _ask_for_tools(draft: Draft, command: ModelFinished) -> None:
             settle_call(draft, call, status, output, reason=reason)
         elif call.status == "awaiting_approval":
             _ask_person(draft, call, requested)
+        elif call.status == "awaiting_answer":
+            ask_user(draft, call, requested)
+        elif call.status == "waiting_for_timer":
+            begin_wait(draft, call, requested)
     raise_approvals(draft, one_by_one=command.one_by_one)
     if draft.turn.steer:
         steer_turn(draft)
@@ -191,14 +197,27 @@ def _ask_for_tools(draft: Draft, command: ModelFinished) -> None:
         join_calls(draft, frozenset(call_id for call_id, requested in pairs if requested.inline))
 
 
-def _call(call_id: str, requested: RequestedCall, mode: str) -> Call:
-    asks = mode == "always_ask" or (requested.requires_approval and mode != "allow_all")
+_BUILT_IN_STATUSES = {"ask_user": "awaiting_answer", "durable_wait": "waiting_for_timer"}
+
+
+def _call(draft: Draft, call_id: str, requested: RequestedCall, mode: str) -> Call:
+    waits = requested.built_in or requested.brought
+    asks = not waits and (mode == "always_ask" or (requested.requires_approval and mode != "allow_all"))
+    status = "awaiting_approval" if asks else "approved"
+    if requested.brought:
+        status = "waiting_for_event"
+    elif requested.built_in:
+        status = _BUILT_IN_STATUSES[requested.tool_name]
     return Call(
         call_id=call_id,
         tool_name=requested.tool_name,
         effect=requested.effect,
         requires_approval=asks,
-        status="awaiting_approval" if asks else "approved",
+        status=status,
+        built_in=requested.built_in,
+        lane=requested.lane,
+        reconciles=requested.reconciles,
+        wait=Wait(kind="result", since=draft.now, fence=draft.version) if requested.brought else None,
     )
 
 

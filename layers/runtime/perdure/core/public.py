@@ -9,7 +9,7 @@ from perdure.core.codec import format_time
 from perdure.core.cursor import Cursor, StepProgress
 from perdure.core.entries import Entry, Event, Input, Message
 from perdure.core.fates import TURN_ENDS, TurnFate, fates_of
-from perdure.core.head import Head, Interrupt, ModelStep, QueuedMessage
+from perdure.core.head import Call, Head, Interrupt, ModelStep, QueuedMessage
 from perdure.core.history import file_part
 from perdure.core.ids import content_hash
 from perdure.core.inbox import inbox_state
@@ -150,6 +150,8 @@ def public_calls(entries: Sequence[Entry], turn_id: str, head: Head) -> list[Jso
     for call in head.turn.calls if head.turn and head.turn.turn_id == turn_id else ():
         if call.call_id in calls and not call.is_final:
             calls[call.call_id] |= {"status": call.status, "attempt": call.attempt}
+            if call.wait is not None and call.wait.until is not None:
+                calls[call.call_id]["wait_until"] = format_time(call.wait.until)
     return list(calls.values())
 
 
@@ -166,6 +168,11 @@ def _take_parts(calls: dict[str, JsonObject], message: Message) -> None:
 
 
 def _take_event(calls: dict[str, JsonObject], event: Event) -> None:
+    if event.type == "interrupt_resolved" and "arguments" in event.payload:
+        changed = calls.get(event.payload["interrupt_id"])
+        if changed is not None:
+            asked_for = changed.get("arguments")
+            changed |= {"arguments": event.payload["arguments"], "requested_arguments": asked_for}
     call = calls.get(event.payload.get("tool_call_id", ""))
     if call is None:
         return
@@ -178,26 +185,41 @@ def _take_event(calls: dict[str, JsonObject], event: Event) -> None:
             call["cancellation_reason"] = event.payload["cancellation_reason"]
 
 
-def public_interrupts(head: Head, calls: Iterable[JsonObject]) -> list[JsonObject]:
-    """Return what waits for a person, with the arguments that the decision is about."""
+def public_interrupts(head: Head, calls: Iterable[JsonObject], entries: Sequence[Entry] = ()) -> list[JsonObject]:
+    """Return what waits for a person, with the arguments or the question that the decision is about.
+
+    Args:
+        entries: Those of the running turn.
+    """
     by_id = {call["tool_call_id"]: call for call in calls}
-    return [_interrupt(interrupt, by_id.get(interrupt.call_id, {})) for interrupt in _pending(head)]
+    asked = questions_of(entries)
+    return [
+        _interrupt(interrupt, by_id.get(interrupt.call_id, {}), asked.get(interrupt.interrupt_id, {}))
+        for interrupt in _pending(head)
+    ]
+
+
+def questions_of(entries: Iterable[Entry]) -> dict[str, JsonObject]:
+    """Return the questions that some entries raised, by interrupt id: `{question, choices?, allows_free_text}`."""
+    fields = ("question", "choices", "allows_free_text")
+    raised = (e.payload for entry in entries for e in entry.events if e.type == "interrupt_raised")
+    return {p["interrupt_id"]: {f: p[f] for f in fields if f in p} for p in raised if p["kind"] != "approval"}
 
 
 def _pending(head: Head) -> tuple[Interrupt, ...]:
     return tuple(i for i in head.turn.interrupts if i.raised_at is not None) if head.turn else ()
 
 
-def _interrupt(interrupt: Interrupt, call: Mapping[str, Any]) -> JsonObject:
-    shown: JsonObject = {
-        "interrupt_id": interrupt.interrupt_id,
-        "kind": interrupt.kind,
-        "tool_call_id": interrupt.call_id,
-        "arguments_hash": interrupt.arguments_hash,
-    }
+def _interrupt(interrupt: Interrupt, call: Mapping[str, Any], question: JsonObject) -> JsonObject:
+    shown: JsonObject = {"interrupt_id": interrupt.interrupt_id, "kind": interrupt.kind}
+    if interrupt.call_id:
+        shown["tool_call_id"] = interrupt.call_id
+    if interrupt.kind == "approval":
+        shown["arguments_hash"] = interrupt.arguments_hash
     for name in ("tool_name", "arguments", "arguments_text"):
-        if name in call:
+        if name in call and (interrupt.kind == "approval" or name == "tool_name"):
             shown[name] = call[name]
+    shown |= question
     if interrupt.deadline is not None:
         shown["deadline"] = format_time(interrupt.deadline)
     return shown
@@ -257,11 +279,26 @@ def _waiting_for(head: Head) -> list[JsonObject]:
         if interrupt.deadline is not None:
             item["until"] = format_time(interrupt.deadline)
         waiting.append(item)
+    waits = [_wait_of(call) for call in head.turn.open_calls] if head.turn else []
+    waiting += [wait for wait in waits if wait is not None]
     step = head.turn.step if head.turn else None
     if step is not None and step.waiting_since is not None and step.not_before is not None:
         since, until = format_time(step.waiting_since), format_time(step.not_before)
         waiting.append({"kind": "retry", "id": step.step_id, "since": since, "until": until})
     return waiting
+
+
+def _wait_of(call: Call) -> JsonObject | None:
+    """Return what an open call waits for, if that is neither a worker nor a person."""
+    if call.task is not None and call.status == "waiting_for_task":
+        return {"kind": "task", "id": call.call_id, "since": format_time(call.task.since)}
+    if call.wait is None:
+        return None
+    kind = "timer" if call.wait.kind == "timer" else "event"
+    shown = {"kind": kind, "id": call.call_id, "since": format_time(call.wait.since)}
+    if call.wait.until is not None:
+        shown["until"] = format_time(call.wait.until)
+    return shown
 
 
 def public_usage(head: Head) -> JsonObject:

@@ -9,13 +9,18 @@ from perdure.core.decision import Decision, Draft
 from perdure.core.head import Call, ModelStep, Turn
 from perdure.core.limits import ATTEMPT_WINDOW, MAX_ATTEMPTS
 from perdure.core.models import keep_partial
-from perdure.core.tools import try_again_or_give_up
+from perdure.core.tasks import on_task_cancelled
+from perdure.core.tools import give_up, try_again_or_give_up
 from perdure.core.turns import cancel_turn, end_steered_turn, fail_turn, join_calls, join_injected, record_usage
 from perdure.core.values import replace
+from perdure.core.wait_commands import TaskCancelled
 
 
 def on_attempt_lost(draft: Draft, command: AttemptLost) -> Decision:
     """Replace a lost attempt, or give its step up when the budget is spent. Of old news only the usage counts."""
+    if any(each.step_id == command.step_id for each in draft.head.cancellations):
+        done = TaskCancelled(step_id=command.step_id, attempt=command.attempt, done=False)
+        return on_task_cancelled(draft, done)
     turn = draft.head.turn
     if turn is None:
         return _old_news(draft, command)
@@ -23,7 +28,7 @@ def on_attempt_lost(draft: Draft, command: AttemptLost) -> Decision:
         _model_attempt_lost(draft, turn, turn.step, command)
         return draft.decision({"accepted": True})
     call = turn.call(command.step_id)
-    if call is None or call.status != "approved" or call.attempt != command.attempt:
+    if call is None or not call.is_ready or call.attempt != command.attempt:
         return _old_news(draft, command)
     _tool_attempt_lost(draft, call, command)
     join_calls(draft)
@@ -71,10 +76,11 @@ def _model_attempt_lost(draft: Draft, turn: Turn, step: ModelStep, command: Atte
 
 
 def _tool_attempt_lost(draft: Draft, call: Call, command: AttemptLost) -> None:
-    if not command.claimed and call.started is None and call.attempt - call.spared == 1:
+    began = call.started is not None or call.parked or call.task is not None
+    if not command.claimed and not began and call.attempt - call.spared == 1:
         settle_call(draft, call, "failed", texts.did_not_run(command.reason))
     elif command.final:
-        _give_up(draft, call, command.reason)
+        give_up(draft, call, command.reason)
     else:
         try_again_or_give_up(draft, call, command.reason, at_once=True)
 
@@ -93,12 +99,3 @@ def on_attempt_put_off(draft: Draft, command: AttemptPutOff) -> Decision:
     else:
         return Decision.unchanged(draft.head)
     return draft.decision({"accepted": True})
-
-
-def _give_up(draft: Draft, call: Call, reason: str) -> None:
-    if call.is_read:
-        settle_call(draft, call, "failed", texts.ATTEMPTS_SPENT.format(detail=reason))
-    elif call.started is None:
-        settle_call(draft, call, "failed", texts.did_not_run(reason))
-    else:
-        settle_call(draft, call, "outcome_unknown", texts.OUTCOME_UNKNOWN)

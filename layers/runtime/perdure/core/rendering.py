@@ -8,6 +8,7 @@ from typing import Any, Literal
 from perdure.core import texts
 from perdure.core.entries import Entry, Input, Message
 from perdure.core.fates import TURN_ENDS, TurnFate, fate_of
+from perdure.core.ids import canonical_json
 from perdure.core.items import (
     CallItem,
     HistoryItem,
@@ -73,8 +74,9 @@ class ShownTurn:
         for event in entry.events:
             if event.turn_id != self.turn_id:
                 continue
-            if event.type == "interrupt_resolved" and event.payload.get("approved") and event.payload.get("message"):
-                self._notes[event.payload["interrupt_id"]] = event.payload["message"]
+            if event.type == "interrupt_resolved" and event.payload.get("approved"):
+                if note := approval_note(event.payload):
+                    self._notes[event.payload["interrupt_id"]] = note
             elif event.type in TURN_ENDS:
                 self._fate = fate_of(event, self._answers)
                 self._rehomed |= {(self.turn_id, message_id) for message_id in self._fate.rehomed}
@@ -158,8 +160,21 @@ class ShownTurn:
         )
         if call.call_id in self._notes:
             note = self._notes[call.call_id]
-            output = f"{output}\n\n{texts.NOTE} The person who approved this call wrote: {note}"
+            output = f"{output}\n\n{texts.NOTE} {note}"
         return ToolResultItem(call_id=call.call_id, tool_name=call.tool_name, status=status, output=output)
+
+
+def approval_note(approval: JsonObject) -> str:
+    """Return what the model is told about how a call was approved: other arguments, and a word with it."""
+    notes = []
+    if "arguments" in approval:
+        notes.append(
+            "The person who approved this call changed its arguments; it ran with "
+            f"{canonical_json(approval['arguments'])}."
+        )
+    if approval.get("message"):
+        notes.append(f"The person who approved this call wrote: {approval['message']}")
+    return " ".join(notes)
 
 
 def _interrupted(text: str, options: HistoryOptions) -> list[HistoryItem]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from perdure.core import texts
 from perdure.core.calls import withdraw_calls
 from perdure.core.decision import Draft
 from perdure.core.entries import Actor
@@ -25,7 +24,7 @@ def begin_stop(
     draft.set_turn(replace(turn, stop=marker))
     by = {"issuer": actor.issuer, "subject": actor.subject}
     draft.event("turn_stopping", {"actor": by, "disposition": disposition, "reason": reason})
-    withdraw_calls(draft, text=texts.STOPPED_BEFORE_START, reason="turn_cancelled", running_reads=True)
+    withdraw_calls(draft, reason="turn_cancelled")
     step = draft.turn.step
     if step is not None and step.waits(draft.now):  # nobody runs it: a stop gives the reconnect up (spec STOP-13)
         draft.set_turn(replace(draft.turn, step=None))

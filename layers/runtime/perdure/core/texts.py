@@ -6,8 +6,23 @@ DENIED = "Tool call denied by user."
 DENIED_DEFAULT = f"{DENIED} A person declined it, so do not repeat this call unchanged."
 DENIED_BEFORE = f"{DENIED} A person already declined this very call in this turn; it was not asked again."
 APPROVAL_DEADLINE_PASSED = "approval deadline passed"
+QUESTION_DEADLINE_PASSED = "question deadline passed"
+DECLINED = "The user declined to answer."
 STOPPED_BEFORE_START = "The tool call was not run: the user stopped this turn before it started."
 STEERED_BEFORE_START = "The tool call was not run: the user sent something else to do before it started."
+UNANSWERED = {
+    "turn_cancelled": "The question was not answered: the user stopped this turn.",
+    "steered": "The question was not answered: a new message of the user replaced it.",
+}
+WAIT_ENDED = {
+    "turn_cancelled": "The wait ended before its time: the user stopped this turn.",
+    "steered": "The wait ended before its time: the user sent something else to do.",
+}
+TASK_ABANDONED = (
+    "The outcome of this tool call is unknown: its task was started, and the user stopped this turn before it ended. "
+    "It may go on and take effect."
+)
+NO_POLLER = "the tool started a task, and nothing in this deployment can look after it"
 BLOCKED_BY_MODE = (
     "The tool call was not run: this session's approval mode {mode!r} does not allow it. No person was asked."
 )
@@ -27,6 +42,20 @@ NOTE = "[Perdure]"
 def denied(message: str | None) -> str:
     """Return what the model is told about a call that a person declined."""
     return f"{DENIED} They wrote: {message}" if message else DENIED_DEFAULT
+
+
+def withdrawn(status: str, reason: str) -> str:
+    """Return what the model is told about a call that was ended before any worker began it.
+
+    Args:
+        status: What it waited for.
+        reason: `turn_cancelled` or `steered`.
+    """
+    if status == "awaiting_answer":
+        return UNANSWERED[reason]
+    if status == "waiting_for_timer":
+        return WAIT_ENDED[reason]
+    return STOPPED_BEFORE_START if reason == "turn_cancelled" else STEERED_BEFORE_START
 
 
 def did_not_run(detail: str) -> str:

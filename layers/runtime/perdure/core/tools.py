@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from perdure.core import texts
-from perdure.core.calls import put_off, settle_call, started_by
+from perdure.core.calls import put_off, settle_call, started_by, told_of_start
 from perdure.core.commands import ToolFinished, ToolsFinished, ToolStarted
 from perdure.core.decision import Decision, Draft
 from perdure.core.head import Call, Head
 from perdure.core.limits import ATTEMPT_WINDOW, MAX_ATTEMPTS, TOOL_RETRY_DELAYS
+from perdure.core.tasks import look_for_outcome, told_of_look
 from perdure.core.turns import join_calls
 from perdure.core.values import replace
 
@@ -20,9 +21,7 @@ def on_tool_started(draft: Draft, command: ToolStarted) -> Decision:
     """
     head = draft.head
     call = head.turn.call(command.call_id) if head.turn else None
-    if head.turn is None or call is None or call.is_final or call.attempt != command.attempt:
-        return Decision.unchanged(head, {"go": False})
-    if not call.is_ready:
+    if head.turn is None or call is None or not call.is_ready or call.attempt != command.attempt:
         return Decision.unchanged(head, {"go": False})
     if call.started_attempt == command.attempt:
         return Decision.unchanged(head, {"go": call.started == command.owner})
@@ -55,7 +54,7 @@ def on_tools_finished(draft: Draft, command: ToolsFinished) -> Decision:
 def is_awaited(head: Head, outcome: ToolFinished) -> bool:
     """Whether HEAD still waits for this attempt's outcome."""
     call = head.turn.call(outcome.call_id) if head.turn else None
-    return call is not None and call.status == "approved" and call.attempt == outcome.attempt
+    return call is not None and call.is_ready and call.attempt == outcome.attempt
 
 
 def _take_outcome(draft: Draft, outcome: ToolFinished) -> bool:
@@ -63,14 +62,10 @@ def _take_outcome(draft: Draft, outcome: ToolFinished) -> bool:
         return False  # old news: another attempt, or the turn is closed
     call = draft.turn.call(outcome.call_id)
     assert call is not None, "it is awaited"
-    if call.is_read:
-        draft.event(
-            "tool_call_started",
-            {"tool_call_id": call.call_id, "tool_name": call.tool_name},
-            at=outcome.started_at,
-            step=call.call_id,
-            attempt=call.attempt,
-        )
+    if call.task is None:
+        told_of_start(draft, call, outcome.started_at)
+    else:
+        told_of_look(draft, call, outcome)
     if outcome.outcome != "error":
         settle_call(draft, call, outcome.outcome, outcome.output)
     else:
@@ -91,16 +86,24 @@ def try_again_or_give_up(draft: Draft, call: Call, detail: str, *, at_once: bool
         at_once: Nothing is wrong with the tool, its worker died: what follows need not wait.
     """
     stopping = draft.turn.stop is not None
-    ran_once = call.runs_once and call.started is not None
+    ran_once = call.runs_once and call.started is not None and call.task is None  # looks only read
     if not stopping and not ran_once and may_try_again(draft, call.attempt - call.spared, call):
         draft.event("attempt_reset", {"reason": detail}, step=call.call_id, attempt=call.attempt)
         delay = TOOL_RETRY_DELAYS[min(call.attempt - call.spared, len(TOOL_RETRY_DELAYS)) - 1]
         later = None if at_once else draft.now + delay
         again = replace(call, attempt=call.attempt + 1, ready_at=later or draft.now, not_before=later, claimed_by=None)
         draft.set_turn(draft.turn.with_call(again))
-    elif call.is_read:
+    else:
+        give_up(draft, call, detail)
+
+
+def give_up(draft: Draft, call: Call, detail: str) -> None:
+    """End a call whose attempts are spent, as truly as can be told."""
+    if call.is_read:
         settle_call(draft, call, "failed", texts.ATTEMPTS_SPENT.format(detail=detail))
-    elif call.started is None:
+    elif call.started is None and not call.parked:
         settle_call(draft, call, "failed", texts.did_not_run(detail))
+    elif call.reconciles and call.task is None and draft.turn.stop is None:
+        look_for_outcome(draft, call)
     else:
         settle_call(draft, call, "outcome_unknown", texts.OUTCOME_UNKNOWN)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from perdure.core import texts
 from perdure.core.calls import make_ready, take_call, withdraw_calls
 from perdure.core.codec import encode
 from perdure.core.decision import Draft
@@ -199,7 +198,7 @@ def cancel_turn(draft: Draft) -> None:
 def steer_turn(draft: Draft) -> None:
     """Let the running turn end at its next safe boundary: what began goes on, what did not is not run (INBOX-05)."""
     draft.set_turn(replace(draft.turn, steer=True))
-    withdraw_calls(draft, text=texts.STEERED_BEFORE_START, reason="steered", running_reads=False)
+    withdraw_calls(draft, reason="steered")
     step = draft.turn.step
     if not draft.turn.open_calls and (step is None or step.waits(draft.now)):
         end_steered_turn(draft)

@@ -16,6 +16,7 @@ from perdure.steps.base import StepDeps, StepMessage
 from perdure.steps.call_tool import call_single_attempt_tool, call_tool
 from perdure.steps.recover import fire_timer, sweep, sweep_session_safely
 from perdure.steps.run_model import run_model
+from perdure.steps.tasks import cancel_tool_task, poll_tool_task
 
 logger = logging.getLogger("perdure")
 
@@ -33,6 +34,8 @@ _STEPS: dict[str, Callable[..., Awaitable[None]]] = {
     "run_model": run_model,
     "call_tool": call_tool,
     "call_single_attempt_tool": call_single_attempt_tool,
+    "poll_tool_task": poll_tool_task,
+    "cancel_tool_task": cancel_tool_task,
 }
 
 _FOR_EVER = datetime(9999, 1, 1, tzinfo=UTC)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
+from perdure.agents.waiting import AttemptOver, Parked
 from perdure.core.commands import AttemptPutOff, StepCommand, Taker
 from perdure.core.entries import Entry
 from perdure.core.expected import Dispatch, awaited_steps, expected_dispatches
@@ -170,7 +171,7 @@ class Attempt:
             if task.cancelling():
                 raise  # somebody else's cancellation: the worker is being stopped
             raise RuntimeError("the work cancelled itself") from error
-        except (Exception, GeneratorExit, KeyboardInterrupt):
+        except (Exception, GeneratorExit, KeyboardInterrupt, Parked, AttemptOver):
             raise
         except BaseException as error:  # such as `SystemExit`: it must end neither the worker nor this step's attempt
             raise RuntimeError(f"the work ended with {type(error).__name__}") from error

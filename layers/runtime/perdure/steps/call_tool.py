@@ -7,22 +7,36 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Literal
 
+from perdure.agents.built_ins import BUILT_IN_TOOLS
 from perdure.agents.calls import unknown_tool
 from perdure.agents.definition import AgentDefinition
-from perdure.agents.runner import AgentFrameworkRunner
+from perdure.agents.runner import AgentFrameworkRunner, TaskRunner
 from perdure.agents.stepwise import StepwiseRunner
 from perdure.agents.tools import ToolContext
+from perdure.agents.waiting import (
+    AttemptOver,
+    Parked,
+    ToolInputRequested,
+    ToolTask,
+    check_wait,
+    json_value,
+    whole_seconds,
+)
 from perdure.core import texts
 from perdure.core.commands import Taker, ToolFinished, ToolStarted
 from perdure.core.entries import Entry
 from perdure.core.head import Call
 from perdure.core.ids import version_of
 from perdure.core.limits import MAX_TOOL_OUTPUT_BYTES
-from perdure.errors import ItemTooLargeError, ToolExecutionError
+from perdure.core.wait_commands import Question, TaskStarted, ToolAsked, ToolParked
+from perdure.errors import ConfigurationError, ItemTooLargeError, ToolExecutionError
 from perdure.models.surrogates import mended
+from perdure.ports import SessionKey
 from perdure.steps.attempt import STEP_BUDGET, Attempt, claimed
 from perdure.steps.base import StepDeps, StepMessage
 from perdure.steps.commit import Executed, logger
+from perdure.steps.durable import RecordedSteps
+from perdure.steps.facts import CallFacts, facts_of
 from perdure.steps.group import finish_in_line, finish_together, is_grouped
 from perdure.steps.progress import Progress
 
@@ -62,11 +76,14 @@ async def run_call(
     if agent.runner is None and agent.tool(call.tool_name) is None:
         return await _can_not_run(deps, attempt, call, unknown_tool(agent, call.tool_name))
     attempt.deadline = min(attempt.deadline, attempt.started_at + min(agent.tool_timeout, STEP_BUDGET))
-    arguments = await _arguments(attempt, call, made_by)
+    facts = await facts_of(attempt.ports.store, attempt.key, call.call_id, call.records)
+    arguments = facts.arguments or await _arguments(attempt, call, made_by)
     if not call.is_read and not await _may_start(attempt, call):
         return None
-    outcome, output = await _outcome(agent, attempt, call, arguments)
-    return await _finish(deps, attempt, call, outcome, output, taker) if outcome is not None else None
+    ended = await _outcome(agent, attempt, call, arguments, facts)
+    if ended is None or isinstance(ended, tuple):
+        return await _finish(deps, attempt, call, *ended, taker) if ended is not None else None
+    return await attempt.commit(ended, taker=taker)
 
 
 async def _can_not_run(deps: StepDeps, attempt: Attempt, call: Call, why: str) -> Executed:
@@ -99,9 +116,9 @@ async def _may_start(attempt: Attempt, call: Call) -> bool:
 
 
 async def _outcome(
-    agent: AgentDefinition, attempt: Attempt, call: Call, arguments: JsonObject
-) -> tuple[str | None, str]:
-    """Run the body. Returns outcome and text, or (None, "") when nobody wants the outcome any more."""
+    agent: AgentDefinition, attempt: Attempt, call: Call, arguments: JsonObject, facts: CallFacts
+) -> tuple[str, str] | ToolAsked | ToolParked | TaskStarted | None:
+    """Run the body. Returns outcome and text, or that it goes on later; None when nobody wants the outcome any more."""
     progress = Progress(attempt)
     if call.is_read:  # a write's start is an event of its own commit
         await progress.say("tool_call_started", {"tool_call_id": call.call_id, "tool_name": call.tool_name})
@@ -109,45 +126,116 @@ async def _outcome(
     async def report(text: str) -> None:
         await progress.say("tool_progress", {"tool_call_id": call.call_id, "text": text})
 
-    context = ToolContext(
+    runner = agent.runner or StepwiseRunner()
+    supports_tasks = polls(agent, runner, call.tool_name)
+    context = replace(
+        context_of(attempt, call),
+        report_progress=report,
+        answers=tuple(facts.answers),
+        continuation=facts.continuation,
+        supports_tasks=supports_tasks,
+        durable=RecordedSteps(attempt, call, facts),
+    )
+    try:
+        output = await attempt.run(_body(runner, agent, context, arguments), cancel_on_abort=call.is_read)
+    except ToolInputRequested as asked:
+        return asked_by(attempt, call, asked)
+    except Parked as parked:
+        return ToolParked(**_of(attempt, call), name=parked.name, sleep=parked.sleep, event=parked.event)
+    except AttemptOver as over:
+        return "error", str(over)
+    except ToolExecutionError as error:
+        return "failed", failure_text(call, error)
+    except Exception as error:  # noqa: BLE001  whatever a tool raises is its outcome (spec TOOL-09)
+        logger.exception("a tool failed unexpectedly", extra={"tool_name": call.tool_name})
+        return "error", f"{call.tool_name} failed with {type(error).__name__}"
+    finally:
+        await progress.close()
+    if isinstance(output, ToolTask):
+        return TaskStarted(
+            **_of(attempt, call),
+            task_id=output.task_id,
+            interval=whole_seconds(output.poll_interval),
+            continuation=json_value(output.continuation, "a continuation"),
+            polls=supports_tasks,
+        )
+    if output is not None:
+        return within_limits(call, output)
+    if attempt.timed_out:
+        return "error", f"{call.tool_name} did not end before its deadline"
+    return None
+
+
+def context_of(attempt: Attempt, call: Call) -> ToolContext:
+    """Return what every function of a tool may know of its call."""
+    return ToolContext(
         tenant=attempt.key.tenant,
         session_id=attempt.key.session_id,
         turn_id=attempt.turn.turn_id,
         tool_call_id=call.call_id,
         tool_name=call.tool_name,
         attempt=attempt.number,
-        idempotency_key=_idempotency_key(attempt, call),
+        idempotency_key=idempotency_key(attempt.key, attempt.turn.turn_id, call.call_id),
         deadline=attempt.deadline,
         abort=attempt.abort,
-        report_progress=report,
     )
-    runner = agent.runner or StepwiseRunner()
+
+
+def _of(attempt: Attempt, call: Call) -> JsonObject:
+    return {
+        "turn_id": attempt.turn.turn_id,
+        "call_id": call.call_id,
+        "attempt": attempt.number,
+        "started_at": attempt.started_at,
+    }
+
+
+def asked_by(attempt: Attempt, call: Call, asked: ToolInputRequested) -> ToolAsked | tuple[str, str]:
+    """Return a tool's question as it can be asked, or that it can't."""
     try:
-        output = await attempt.run(_body(runner, agent, context, arguments), cancel_on_abort=call.is_read)
-    except ToolExecutionError as error:
-        return "failed", _failure_text(call, error)
-    except Exception as error:  # noqa: BLE001  whatever a tool raises is its outcome (spec TOOL-09)
-        logger.exception("a tool failed unexpectedly", extra={"tool_name": call.tool_name})
-        return "error", f"{call.tool_name} failed with {type(error).__name__}"
-    finally:
-        await progress.close()
-    if output is not None:
-        return _within_limits(call, output)
-    if attempt.timed_out:
-        return "error", f"{call.tool_name} did not end before its deadline"
-    return None, ""
+        return ToolAsked(
+            **_of(attempt, call),
+            question=question_of(asked),
+            continuation=json_value(asked.continuation, "a continuation"),
+        )
+    except (ValueError, ConfigurationError) as error:
+        return "failed", f"{call.tool_name} asked something that can't be asked: {error}"
+
+
+def question_of(asked: ToolInputRequested) -> Question:
+    """Return a question that was checked as one of the model's is.
+
+    Raises:
+        ValueError: It is none.
+    """
+    raw: JsonObject = {"question": asked.question, "allows_free_text": asked.allows_free_text}
+    checked = BUILT_IN_TOOLS["ask_user"].validate(raw | ({"choices": list(asked.choices)} if asked.choices else {}))
+    if asked.deadline is not None:
+        check_wait(asked.deadline, "the deadline of a question")
+    return Question(
+        question=checked["question"],
+        choices=tuple(checked.get("choices", ())),
+        free_text=checked["allows_free_text"],
+        deadline=asked.deadline,
+    )
+
+
+def polls(agent: AgentDefinition, runner: AgentFrameworkRunner, tool_name: str) -> bool:
+    """Whether somebody can look after remote work that this tool starts (spec TASK-09)."""
+    tool = agent.tool(tool_name)
+    return isinstance(runner, TaskRunner) and (tool is None or tool.poll is not None)
 
 
 async def _body(
     runner: AgentFrameworkRunner, agent: AgentDefinition, context: ToolContext, arguments: JsonObject
-) -> str:
+) -> str | ToolTask:
     output = await runner.execute_tool(agent, context, arguments)
-    if not isinstance(output, str):  # None would read as cut off, and anything else can't be stored
+    if not isinstance(output, (str, ToolTask)):  # None would read as cut off, and anything else can't be stored
         raise TypeError(f"{context.tool_name} returned {type(output).__name__} where its output text was expected")
     return output
 
 
-def _within_limits(call: Call, output: str) -> tuple[str, str]:
+def within_limits(call: Call, output: str) -> tuple[str, str]:
     """Return the output as valid Unicode, or say that it is too large to be kept."""
     output = mended(output)  # a lone surrogate can't be stored: it becomes U+FFFD here, once and for all
     size = len(output.encode())
@@ -162,7 +250,7 @@ def _output_not_kept(call: Call, why: str) -> tuple[Literal["succeeded", "failed
     return ("failed", note) if call.is_read else ("succeeded", f"{texts.NOTE} The tool succeeded, but {note}.")
 
 
-def _failure_text(call: Call, error: ToolExecutionError) -> str:
+def failure_text(call: Call, error: ToolExecutionError) -> str:
     text = mended(str(error.message))
     size = len(text.encode())
     if size > MAX_TOOL_OUTPUT_BYTES:
@@ -170,8 +258,9 @@ def _failure_text(call: Call, error: ToolExecutionError) -> str:
     return text
 
 
-def _idempotency_key(attempt: Attempt, call: Call) -> str:
-    return f"{attempt.key.tenant}/{attempt.key.session_id}/{attempt.turn.turn_id}/{call.call_id}"
+def idempotency_key(key: SessionKey, turn_id: str, call_id: str) -> str:
+    """Return the key of a call, the same for every attempt (spec TOOL-08)."""
+    return f"{key.tenant}/{key.session_id}/{turn_id}/{call_id}"
 
 
 async def _finish(

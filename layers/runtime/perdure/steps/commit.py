@@ -16,6 +16,7 @@ from perdure.core.decision import Decision
 from perdure.core.entries import Entry
 from perdure.core.expected import Dispatch, expected_dispatches, expected_timers
 from perdure.core.head import Head
+from perdure.core.wait_commands import StepRecorded, TaskLooked, TaskStarted, ToolAsked, ToolParked
 from perdure.errors import RequestConflictError, StaleSessionError, StoreUnavailableError, TransientError
 from perdure.ports import Loaded, Ports, SessionKey
 
@@ -42,6 +43,18 @@ MAX_OUTAGES = 4
 MAX_OUTAGES_OF_AN_OUTCOME = 8
 """The same for how a model or tool ended, which may not be known again: about 20 s, within the 30 s that a function
 keeps for it (design §3). Its lease is renewed meanwhile."""
+
+_OUTCOMES = (
+    ModelFinished,
+    ModelWaits,
+    ToolFinished,
+    ToolsFinished,
+    ToolAsked,
+    ToolParked,
+    StepRecorded,
+    TaskStarted,
+    TaskLooked,
+)
 
 OUTAGE_DELAY_SECONDS = 0.2
 """Wait after the first outage; doubles with each."""
@@ -121,8 +134,7 @@ async def execute(
             await _let_others_pass(ports, commit_id, conflicts)
         except StoreUnavailableError:
             outages += 1
-            is_outcome = isinstance(command, (ModelFinished, ModelWaits, ToolFinished, ToolsFinished))
-            if outages > (MAX_OUTAGES_OF_AN_OUTCOME if is_outcome else MAX_OUTAGES):
+            if outages > (MAX_OUTAGES_OF_AN_OUTCOME if isinstance(command, _OUTCOMES) else MAX_OUTAGES):
                 raise
             await ports.clock.sleep(min(OUTAGE_DELAY_SECONDS * 2 ** (outages - 1), LONGEST_OUTAGE_DELAY_SECONDS))
         else:

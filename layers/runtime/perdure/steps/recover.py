@@ -9,7 +9,9 @@ from perdure.core.commands import AttemptLost, TimerFired
 from perdure.core.control_commands import CredentialChanged
 from perdure.core.expected import Dispatch, expected_dispatches, expected_timers
 from perdure.core.head import Head, Hold
+from perdure.core.ids import version_of
 from perdure.core.limits import LEASE_GRACE, START_LEASE, TIMER_GRACE
+from perdure.core.waits import waiting_call
 from perdure.ports import Ports, SessionKey
 from perdure.steps.base import StepDeps, StepMessage
 from perdure.steps.commit import execute, logger, resend_unclaimed
@@ -27,7 +29,26 @@ LAST_SWEEP_DELAY = timedelta(hours=1)
 
 async def fire_timer(deps: StepDeps, key: SessionKey, timer_id: str, fence: int) -> None:
     """Tell the session that a timer came due. One whose fence moved does nothing (spec WAIT-08)."""
-    await execute(deps.ports, key, TimerFired(timer_id=timer_id, fence=fence))
+    loaded = await deps.ports.store.load(key)
+    fired = TimerFired(
+        timer_id=timer_id, fence=fence, details=await wait_details(deps.ports, key, loaded.head, timer_id)
+    )
+    await execute(deps.ports, key, fired, known=loaded)
+
+
+async def wait_details(ports: Ports, key: SessionKey, head: Head, wait_id: str) -> JsonObject:
+    """Return what the end of a wait tells and HEAD does not hold: the reason that the model gave for it."""
+    call = waiting_call(head.turn, wait_id)
+    version = version_of(wait_id)
+    if call is None or not call.built_in or version is None:
+        return {}
+    for entry in (await ports.store.read(key, first=version, last=version)).entries:
+        for message in entry.messages:
+            for part in message.parts:
+                if part.get("tool_call_id") == wait_id and part["type"] == "tool_call":
+                    reason = part["arguments"].get("reason")
+                    return {} if reason is None else {"reason": reason}
+    return {}
 
 
 async def sweep(deps: StepDeps, *, limit: int = 1000) -> int:
@@ -154,6 +175,9 @@ async def record_dead_letter(deps: StepDeps, message: StepMessage, reason: str) 
 
 def _ready_at(head: Head, dispatch: Dispatch) -> datetime | None:
     turn = head.turn
+    cancellation = next((c for c in head.cancellations if c.step_id == dispatch.step_id), None)
+    if cancellation is not None:
+        return cancellation.ready_at
     if turn is not None and turn.step is not None and turn.step.step_id == dispatch.step_id:
         return turn.step.ready_at
     call = turn.call(dispatch.step_id) if turn else None

@@ -1,0 +1,180 @@
+"""What a tool can say besides its result: that it wants to ask, that it has started remote work, that it waits."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Literal, Protocol
+
+from perdure.core.ids import canonical_json
+from perdure.core.limits import MAX_POLL_INTERVAL, MAX_WAIT, MIN_POLL_INTERVAL
+from perdure.errors import ConfigurationError, PermanentError, ToolExecutionError
+
+MAX_TASK_ID = 2000
+"""Length of the handle of remote work, in characters. Our own choice."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What became of a question of a tool.
+
+    Attributes:
+        status: A tool's own question is always `answered` when the tool goes on. That of remote work may also be
+            `declined`, or `deadline_passed`.
+        message: What the person added.
+    """
+
+    interrupt_id: str
+    question: str
+    status: Literal["answered", "declined", "deadline_passed"]
+    answer: str | None = None
+    message: str | None = None
+
+
+class ToolInputRequested(Exception):  # noqa: N818  the name of the thing, as in the spec; it is no error
+    """Raised by a tool before it takes effect: a person should answer first. It runs again from its start then.
+
+    Raised from the `poll` of remote work it asks on that work's behalf.
+
+    Args:
+        question: What to ask; not blank.
+        choices: Answers to choose from, 20 at most.
+        allows_free_text: Another answer than one of the choices is taken.
+        continuation: Any JSON value; `ToolContext.continuation` of the next run.
+        deadline: How long a person has. None: for ever.
+    """
+
+    def __init__(
+        self,
+        question: str,
+        *,
+        choices: Sequence[str] = (),
+        allows_free_text: bool = True,
+        continuation: Any = None,
+        deadline: timedelta | None = None,
+    ) -> None:
+        super().__init__(question)
+        self.question = question
+        self.choices = tuple(choices)
+        self.allows_free_text = allows_free_text
+        self.continuation = continuation
+        self.deadline = deadline
+
+
+@dataclass(frozen=True, slots=True)
+class ToolTask:
+    """What a tool returns that has started remote work, which its `poll` looks after (spec TASK-01).
+
+    Attributes:
+        task_id: The work's handle, 1 to 2,000 characters.
+        poll_interval: Time between two looks, rounded up to whole seconds; 1 s to 1 day.
+        continuation: Any JSON value; `ToolContext.continuation` of the first look.
+
+    Raises:
+        ConfigurationError: Handle or interval are outside these limits.
+    """
+
+    task_id: str
+    poll_interval: timedelta = timedelta(seconds=10)
+    continuation: Any = None
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.task_id) <= MAX_TASK_ID:
+            raise ConfigurationError(f"the handle of a task is a text of 1 to {MAX_TASK_ID} characters")
+        check_interval(self.poll_interval)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPending:
+    """What a `poll` returns when the work is not over.
+
+    Attributes:
+        poll_interval: Time to the next look. None: as before.
+        continuation: Any JSON value; None: none, which clears the one before.
+    """
+
+    poll_interval: timedelta | None = None
+    continuation: Any = None
+
+    def __post_init__(self) -> None:
+        if self.poll_interval is not None:
+            check_interval(self.poll_interval)
+
+
+class DidNotHappenError(ToolExecutionError):
+    """Raised by `reconcile`: what was to be done was not done, and it is safe to do it again."""
+
+
+class EventTimeoutError(PermanentError, TimeoutError):
+    """The event that a tool waited for did not come in time."""
+
+    code = "event_timeout"
+
+
+class Parked(BaseException):
+    """Ends a tool's attempt that goes on later. For the runtime only."""
+
+    def __init__(self, name: str, *, sleep: timedelta | None, event: bool) -> None:
+        super().__init__(name)
+        self.name = name
+        self.sleep = sleep
+        self.event = event
+
+
+class AttemptOver(BaseException):
+    """Ends a tool's attempt that is not to do anything more."""
+
+
+class DurableSteps(Protocol):
+    """What the runtime gives a running tool: steps that are recorded, and waits that nobody holds a worker for."""
+
+    async def step(self, name: str, function: Callable[[], Awaitable[Any] | Any]) -> Any: ...
+
+    async def sleep(self, name: str, duration: timedelta) -> None: ...
+
+    async def wait_for_event(self, name: str, within: timedelta | None) -> Any: ...
+
+    async def show(self, output: Any) -> None: ...
+
+
+def check_interval(interval: timedelta) -> None:
+    """Refuse a time between two looks that is outside 1 s to 1 day.
+
+    Raises:
+        ConfigurationError: It is.
+    """
+    if not MIN_POLL_INTERVAL <= whole_seconds(interval) <= MAX_POLL_INTERVAL:
+        raise ConfigurationError(f"a poll interval is 1 second to 1 day, not {interval}")
+
+
+def whole_seconds(interval: timedelta) -> timedelta:
+    """Return an interval rounded up to whole seconds."""
+    return timedelta(seconds=-(-interval // timedelta(seconds=1)))
+
+
+def check_wait(duration: timedelta, what: str) -> None:
+    """Refuse a wait that is not between 0 and 365 days.
+
+    Raises:
+        ConfigurationError: It is not.
+    """
+    if not timedelta(0) <= duration <= MAX_WAIT:
+        raise ConfigurationError(f"{what} is 0 to {MAX_WAIT.days} days, not {duration}")
+
+
+def json_value(value: Any, what: str) -> Any:
+    """Return a value as it will be read again: pydantic's JSON form of it.
+
+    Raises:
+        ConfigurationError: It can't be written as JSON.
+    """
+    import json
+
+    from pydantic_core import to_jsonable_python
+
+    try:
+        plain = to_jsonable_python(value)
+        return json.loads(canonical_json(plain))
+    except Exception as error:
+        raise ConfigurationError(f"{what} can't be written as JSON: {type(value).__name__}") from error

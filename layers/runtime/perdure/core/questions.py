@@ -1,0 +1,119 @@
+"""Questions to a person: of the model, of a tool before it takes effect, and of remote work."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from perdure.core import texts
+from perdure.core.asking import ask, ask_for_tool
+from perdure.core.calls import await_again, settle_call, told_of_start
+from perdure.core.commands import RequestedCall, ResolveInterrupt
+from perdure.core.decision import Decision, Draft
+from perdure.core.entries import Actor
+from perdure.core.head import Call, Interrupt
+from perdure.core.tasks import look_now
+from perdure.core.turns import join_calls
+from perdure.core.values import replace
+from perdure.core.wait_commands import Question, ToolAsked
+from perdure.errors import InvalidRequestError
+
+JsonObject = dict[str, Any]
+
+DEADLINE = Actor(issuer="perdure", subject="deadline")
+"""Who decides when nobody did in time."""
+
+
+def ask_user(draft: Draft, call: Call, requested: RequestedCall) -> None:
+    """Ask what the model wants to know. The question's id is the call's (spec APPR-11)."""
+    arguments = requested.arguments or {}
+    question = Question(
+        question=arguments["question"],
+        choices=tuple(arguments.get("choices") or ()),
+        free_text=arguments.get("allows_free_text", True) is not False,
+        deadline=requested.approval_deadline,
+    )
+    ask(draft, call, call.call_id, question)
+
+
+def on_tool_asked(draft: Draft, command: ToolAsked) -> Decision:
+    """Ask for a tool that wants to know something before it takes effect (spec APPR-13).
+
+    That it asks says that it has done nothing yet, unless it recorded a step: so it does not count as started.
+    """
+    call = draft.head.turn.call(command.call_id) if draft.head.turn else None
+    if call is None or not call.is_ready or call.attempt != command.attempt:
+        return Decision.unchanged(draft.head)
+    told_of_start(draft, call, command.started_at)
+    ending = "turn_cancelled" if draft.turn.stop is not None else "steered" if draft.turn.steer else None
+    if ending is not None and not call.parked:
+        settle_call(draft, call, "rejected", texts.withdrawn("awaiting_answer", ending), reason=ending)
+    elif ending == "turn_cancelled":
+        settle_call(draft, call, "outcome_unknown", texts.OUTCOME_UNKNOWN, reason=ending)
+    else:
+        ask_for_tool(draft, call, command.question, command.continuation)
+    join_calls(draft)
+    return draft.decision({"accepted": True})
+
+
+def decide_question(draft: Draft, interrupt: Interrupt, call: Call, command: ResolveInterrupt) -> None:
+    """Take an answer, or that there will be none.
+
+    Raises:
+        InvalidRequestError: It was approved; a question is answered, or declined by `approved: false`.
+    """
+    if command.approved or command.arguments is not None:
+        raise InvalidRequestError(
+            f"interrupt {interrupt.interrupt_id!r} is a question: send `answer`, or `approved: false` to decline it"
+        )
+    status = "declined" if command.answer is None else "answered"
+    _resolve(draft, interrupt, call, status, command.actor, answer=command.answer, message=command.message)
+
+
+def expire_question(draft: Draft, interrupt: Interrupt, call: Call) -> None:
+    """Go on without an answer, because the time is over."""
+    _resolve(draft, interrupt, call, "deadline_passed", DEADLINE, message=texts.QUESTION_DEADLINE_PASSED)
+
+
+def _resolve(
+    draft: Draft,
+    interrupt: Interrupt,
+    call: Call,
+    status: str,
+    actor: Actor,
+    *,
+    answer: str | None = None,
+    message: str | None = None,
+) -> None:
+    answered = status == "answered"
+    draft.event(
+        "interrupt_resolved",
+        {
+            "interrupt_id": interrupt.interrupt_id,
+            "kind": interrupt.kind,
+            "answered": answered,
+            "answer": answer,
+            "message" if answered else "rejection_message": message,
+            "actor": {"issuer": actor.issuer, "subject": actor.subject},
+        },
+    )
+    draft.set_turn(replace(draft.turn, interrupts=tuple(i for i in draft.turn.interrupts if i is not interrupt)))
+    if call.task is not None or (answered and not call.built_in):
+        value = {"status": status, "answer": answer, "message": message}
+        value = {name: item for name, item in value.items() if item is not None}
+        told = draft.remember(call, "answer", value, name=interrupt.interrupt_id)
+        if told.task is None:
+            draft.set_turn(draft.turn.with_call(await_again(told)))
+        else:
+            look_now(draft, replace(told, task=replace(told.task, resolution=draft.version)))
+    elif answered:
+        settle_call(draft, call, "succeeded", answered_output(answer or "", message))
+    else:
+        text = texts.QUESTION_DEADLINE_PASSED if status == "deadline_passed" else message or texts.DECLINED
+        settle_call(draft, call, "rejected", text, reason=status)
+
+
+def answered_output(answer: str, message: str | None = None) -> str:
+    """Return what the model is told about its question that was answered (spec APPR-11)."""
+    told: JsonObject = {"status": "answered", "answer": answer}
+    return json.dumps(told if message is None else told | {"message": message}, ensure_ascii=False)

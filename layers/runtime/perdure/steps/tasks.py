@@ -1,0 +1,187 @@
+"""The steps of remote work: one look at it, and one try to have it stopped. Nothing is held between them."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from perdure.agents.definition import AgentDefinition
+from perdure.agents.execution import output_text, run_body
+from perdure.agents.runner import TaskRunner
+from perdure.agents.stepwise import StepwiseRunner
+from perdure.agents.tools import ToolContext, running_tool
+from perdure.agents.waiting import (
+    DidNotHappenError,
+    TaskPending,
+    ToolInputRequested,
+    json_value,
+    whole_seconds,
+)
+from perdure.core import texts
+from perdure.core.commands import ToolFinished
+from perdure.core.head import Call, Cancellation
+from perdure.core.limits import LEASE_DURATION
+from perdure.core.wait_commands import TaskCancelled, TaskLooked
+from perdure.errors import ConfigurationError, ToolExecutionError
+from perdure.ports import SessionKey
+from perdure.steps.attempt import Attempt, claimed
+from perdure.steps.base import StepDeps, StepMessage
+from perdure.steps.call_tool import (
+    WATCH_SECONDS,
+    context_of,
+    failure_text,
+    idempotency_key,
+    polls,
+    question_of,
+    within_limits,
+)
+from perdure.steps.commit import execute, logger, resend_unclaimed
+from perdure.steps.facts import CallFacts, facts_of, versions_of
+
+LONGEST_LOOK = timedelta(minutes=2)
+"""Longest run of one look at remote work. Our own choice: it only reads."""
+
+LONGEST_CANCEL = timedelta(seconds=30)
+"""Longest try to have remote work stopped (spec TASK-08)."""
+
+
+async def poll_tool_task(deps: StepDeps, message: StepMessage, *, deadline: datetime | None = None) -> None:
+    """Look once at the remote work of a call, or for what became of it, and commit what was seen."""
+    async with claimed(deps.ports, message, deadline=deadline, watch_seconds=WATCH_SECONDS) as attempt:
+        if attempt is None:
+            return
+        call = attempt.turn.call(attempt.step_id)
+        assert call is not None, "HEAD expects this step"
+        attempt.deadline = min(attempt.deadline, attempt.started_at + LONGEST_LOOK)
+        seen = await _look(deps, attempt, call)
+        if seen is not None:
+            await attempt.commit(seen)
+
+
+async def _look(deps: StepDeps, attempt: Attempt, call: Call) -> ToolFinished | TaskLooked | None:
+    """Return what a look found; None when nobody wants to know any more."""
+    assert call.task is not None, "it has one"
+    agent = deps.agents.get(attempt.head.agent or "")
+    if agent is None:
+        return _ended(attempt, call, "error", f"agent {attempt.head.agent!r} is not part of this deployment")
+    facts = await facts_of(attempt.ports.store, attempt.key, call.call_id, versions_of(call))
+    resolution = facts.answers[-1] if call.task.resolution is not None and facts.answers else None
+    context = replace(
+        context_of(attempt, call),
+        continuation=facts.continuation,
+        answers=tuple(facts.answers),
+        resolution=resolution,
+        supports_tasks=True,
+    )
+    try:
+        found = await attempt.run(_body(agent, context, call, facts), cancel_on_abort=True)
+    except ToolInputRequested as asked:
+        return _asks(attempt, call, asked)
+    except DidNotHappenError as error:
+        return _ended(attempt, call, "failed", texts.did_not_run(failure_text(call, error)))
+    except ToolExecutionError as error:
+        return _ended(attempt, call, "failed", failure_text(call, error))
+    except Exception as error:  # noqa: BLE001  whatever it raises is tried again (spec TASK-03)
+        logger.exception("a task could not be looked at", extra={"tool_name": call.tool_name})
+        return _ended(attempt, call, "error", f"the task of {call.tool_name} failed with {type(error).__name__}")
+    if isinstance(found, TaskPending):
+        return TaskLooked(
+            **_of(attempt, call),
+            interval=whole_seconds(found.poll_interval or _interval(facts)),
+            continuation=json_value(found.continuation, "a continuation"),
+        )
+    if isinstance(found, str):
+        return _ended(attempt, call, *within_limits(call, found))
+    if attempt.timed_out:
+        return _ended(attempt, call, "error", f"the look at the task of {call.tool_name} did not end in time")
+    return None
+
+
+async def _body(agent: AgentDefinition, context: ToolContext, call: Call, facts: CallFacts) -> str | TaskPending:
+    assert call.task is not None, "it has one"
+    tool = agent.tool(call.tool_name)
+    if call.task.kind == "reconcile":
+        if tool is None or tool.reconcile is None:
+            raise LookupError(f"tool {call.tool_name} of agent {agent.name} finds out nothing")
+        with running_tool(context):
+            found = await run_body(tool.reconcile, {}, context.idempotency_key, context)
+        return found if isinstance(found, TaskPending) else output_text(call.tool_name, found)
+    runner = agent.runner or StepwiseRunner()
+    if not isinstance(runner, TaskRunner) or not polls(agent, runner, call.tool_name):
+        raise LookupError(texts.NO_POLLER)
+    return await runner.poll_tool_task(agent, context, facts.task_id)
+
+
+def _asks(attempt: Attempt, call: Call, asked: ToolInputRequested) -> TaskLooked | ToolFinished:
+    try:
+        return TaskLooked(
+            **_of(attempt, call),
+            interval=timedelta(seconds=1),
+            continuation=json_value(asked.continuation, "a continuation"),
+            question=question_of(asked),
+        )
+    except (ValueError, ConfigurationError) as error:
+        return _ended(attempt, call, "error", f"the task of {call.tool_name} can't ask this: {error}")
+
+
+def _interval(facts: CallFacts) -> timedelta:
+    return timedelta(seconds=facts.interval_seconds)
+
+
+def _of(attempt: Attempt, call: Call) -> dict[str, Any]:
+    return {
+        "turn_id": attempt.turn.turn_id,
+        "call_id": call.call_id,
+        "attempt": attempt.number,
+        "started_at": attempt.started_at,
+    }
+
+
+def _ended(attempt: Attempt, call: Call, outcome: Any, output: str) -> ToolFinished:
+    return ToolFinished(**_of(attempt, call), outcome=outcome, output=output)
+
+
+async def cancel_tool_task(deps: StepDeps, message: StepMessage, *, deadline: datetime | None = None) -> None:
+    """Ask remote work to stop, once. It belongs to no turn any more, so it holds its claim without a watch."""
+    ports, key = deps.ports, message.key
+    loaded = await ports.store.load(key)
+    waiting = next((c for c in loaded.head.cancellations if c.step_id == message.step_id), None)
+    if waiting is None or waiting.attempt != message.attempt:
+        await resend_unclaimed(ports, key, loaded.head)
+        return
+    now = ports.clock.now()
+    limit = min(now + LONGEST_CANCEL, deadline) if deadline is not None else now + LONGEST_CANCEL
+    if not await ports.leases.claim(key, message.step_id, message.attempt, ports.new_id(), now + LEASE_DURATION):
+        return
+    done = await _cancelled(deps, key, loaded.head.agent, waiting, limit)
+    await execute(ports, key, TaskCancelled(step_id=waiting.step_id, attempt=waiting.attempt, done=done))
+
+
+async def _cancelled(deps: StepDeps, key: SessionKey, name: str | None, waiting: Cancellation, limit: datetime) -> bool:
+    agent = deps.agents.get(name or "")
+    runner = agent.runner if agent is not None and agent.runner is not None else StepwiseRunner()
+    if agent is None or not isinstance(runner, TaskRunner):
+        return False
+    facts = await facts_of(deps.ports.store, key, waiting.call_id, [waiting.task_version])
+    context = ToolContext(
+        tenant=key.tenant,
+        session_id=key.session_id,
+        turn_id=waiting.turn_id,
+        tool_call_id=waiting.call_id,
+        tool_name=waiting.tool_name,
+        attempt=waiting.attempt,
+        idempotency_key=idempotency_key(key, waiting.turn_id, waiting.call_id),
+        deadline=limit,
+        supports_tasks=True,
+    )
+    asking = asyncio.ensure_future(runner.cancel_tool_task(agent, context, facts.task_id))
+    late = asyncio.ensure_future(deps.ports.clock.sleep((limit - deps.ports.clock.now()).total_seconds()))
+    try:
+        await asyncio.wait({asking, late}, return_when=asyncio.FIRST_COMPLETED)
+        return asking.done() and asking.exception() is None
+    finally:
+        for task in (asking, late):
+            task.cancel()
+        await asyncio.gather(asking, late, return_exceptions=True)
