@@ -9,7 +9,11 @@ import perdure
 
 
 @pytest.mark.parametrize(
-    "name", ["AgentDefinition", "ToolContext", "ToolExecutionError", "ToolPolicy", "function_tool"]
+    "name",
+    [
+        *("AgentDefinition", "InboxSettings", "ReconnectPolicy", "ToolContext", "ToolExecutionError", "ToolPolicy"),
+        *("Actor", "Caller", "function_tool"),
+    ],
 )
 def test_what_an_agent_is_written_with_is_there(name: str) -> None:
     assert getattr(perdure, name).__name__ == name

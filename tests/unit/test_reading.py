@@ -176,6 +176,29 @@ async def test_queued_messages_are_in_the_inbox_and_not_in_the_transcript() -> N
         assert await stage.service.inbox(LOCAL_CALLER, "s-1") == {"entries": shown["inbox"]}
 
 
+async def test_a_model_step_is_queued_then_running_then_waiting_for_its_next_call() -> None:
+    """Spec SESS-16."""
+    phases: list[str] = []
+
+    async def look() -> None:
+        phases.append((await stage.snapshot())["state"]["operation"]["phase"])
+
+    async def reply(_: Any) -> str:
+        await look()
+        if len(phases) == 2:
+            raise failing("rate_limited", status=429, retry_after_seconds=40)
+        return "at last"
+
+    async with open_stage(an_agent(model=ScriptedModel(reply))) as stage:
+        await stage.send("hi")
+        await look()
+        await stage.run_next()
+        await look()
+        await stage.run_all()
+
+    assert phases == ["queued", "running", "waiting", "running"]
+
+
 async def test_a_turn_that_is_being_stopped_and_one_that_was() -> None:
     async with open_stage(an_agent(model=HangingModel(TextDelta("Once")))) as stage:
         await stage.send("hi")

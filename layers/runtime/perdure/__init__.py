@@ -14,26 +14,33 @@ from perdure._version import __version__
 if TYPE_CHECKING:
     from perdure.agents.built_ins import BUILT_IN_TOOLS, BuiltInTool
     from perdure.agents.definition import AgentDefinition, InstructionContext
+    from perdure.agents.inbox import InboxSettings
     from perdure.agents.policies import ToolPolicy
     from perdure.agents.prepare import StepChanges
     from perdure.agents.prompt import PromptSection
+    from perdure.agents.reconnect import ReconnectPolicy
     from perdure.agents.stop_policies import StopPolicy, stop_after, token_budget
     from perdure.agents.tools import ToolContext, current_tool_context, function_tool
+    from perdure.checks import Caller
     from perdure.client import connect
     from perdure.core.cursor import advance_sequence
-    from perdure.core.entries import FileRef
+    from perdure.core.entries import Actor, FileRef
     from perdure.embedded.runtime import open_runtime as open  # noqa: A004 - perdure.open is the contract
     from perdure.errors import ContextOverflowError, PerdureError, ToolExecutionError
 
 __all__ = [
     "BUILT_IN_TOOLS",
+    "Actor",
     "AgentDefinition",
     "BuiltInTool",
+    "Caller",
     "ContextOverflowError",
     "FileRef",
+    "InboxSettings",
     "InstructionContext",
     "PerdureError",
     "PromptSection",
+    "ReconnectPolicy",
     "StepChanges",
     "StopPolicy",
     "ToolContext",
@@ -50,14 +57,18 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Actor": ("perdure.core.entries", "Actor"),
     "AgentDefinition": ("perdure.agents.definition", "AgentDefinition"),
     "BUILT_IN_TOOLS": ("perdure.agents.built_ins", "BUILT_IN_TOOLS"),
     "BuiltInTool": ("perdure.agents.built_ins", "BuiltInTool"),
+    "Caller": ("perdure.checks", "Caller"),
     "ContextOverflowError": ("perdure.errors", "ContextOverflowError"),
     "FileRef": ("perdure.core.entries", "FileRef"),
+    "InboxSettings": ("perdure.agents.inbox", "InboxSettings"),
     "InstructionContext": ("perdure.agents.definition", "InstructionContext"),
     "PerdureError": ("perdure.errors", "PerdureError"),
     "PromptSection": ("perdure.agents.prompt", "PromptSection"),
+    "ReconnectPolicy": ("perdure.agents.reconnect", "ReconnectPolicy"),
     "StepChanges": ("perdure.agents.prepare", "StepChanges"),
     "StopPolicy": ("perdure.agents.stop_policies", "StopPolicy"),
     "ToolContext": ("perdure.agents.tools", "ToolContext"),

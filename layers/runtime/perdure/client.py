@@ -177,6 +177,16 @@ class HttpApi:
     async def retry(self, session_id: str, *, retry_id: str, idempotency_key: str | None = None) -> JsonObject:
         return await self._send("POST", _path(session_id, "retry"), {"retry_id": retry_id}, idempotency_key)
 
+    async def start(
+        self,
+        session_id: str,
+        *,
+        agent: str | None = None,
+        settings: JsonObject | None = None,
+        idempotency_key: str | None = None,
+    ) -> JsonObject:
+        return await self._send("PUT", _path(session_id), {"agent": agent, "settings": settings}, idempotency_key)
+
     async def pause(self, session_id: str, *, idempotency_key: str | None = None) -> JsonObject:
         return await self._send("POST", _path(session_id, "pause"), {}, idempotency_key)
 

@@ -18,6 +18,7 @@ from perdure.core.control_commands import (
     RemoveMessage,
     ResumeSession,
     RetryTurn,
+    StartSession,
     UpdateSettings,
 )
 from perdure.core.cursor import Cursor
@@ -39,6 +40,33 @@ EDIT_TRIES = 8
 
 class ControlOperations(Operations):
     """The operations that change what a session does next. Every method raises `RequestError` for a caller's fault."""
+
+    async def start(
+        self,
+        caller: Caller,
+        session_id: str,
+        *,
+        agent: str | None = None,
+        settings: JsonObject | None = None,
+        idempotency_key: str | None = None,
+    ) -> JsonObject:
+        """Begin a session without a message (spec SESS-01). Returns `{"result": …}`.
+
+        `already_recorded`: it is known, and stays as it is, its settings included.
+        """
+        key = session_key(caller, session_id)
+        self._check_agent(agent)
+        if settings is not None:
+            json_bytes(settings, "settings")
+        receipts = claims(idempotency_key, {"operation": "start", "agent": agent, "settings": settings})
+        command = StartSession(
+            actor=caller.actor,
+            default_agent=self._deps.agents.default.name,
+            agent=agent,
+            settings=settings,
+            receipts=receipts,
+        )
+        return (await self._execute(caller, key, command)).reply
 
     async def stop(
         self,

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from perdure.access import Authorize, Operation, check_access
 from perdure.checks import Caller
 from perdure.core.commands import Command, ResolveInterrupt, SendInput, StopTurn
-from perdure.core.control_commands import SeedHistory
+from perdure.core.control_commands import SeedHistory, StartSession
 from perdure.core.head import Head
-from perdure.errors import RequestConflictError
+from perdure.errors import InvalidRequestError, RequestConflictError
 from perdure.ports import SessionKey
 from perdure.reading import Reader
 from perdure.steps.base import StepDeps
@@ -65,6 +65,12 @@ class Operations:
         check_access(self._authorize, caller, key, head, "read")
         return head if head.exists else None
 
+    def _check_agent(self, name: str | None) -> None:
+        """Refuse an agent that this deployment does not have."""
+        if name is not None and self._deps.agents.get(name) is None:
+            known = ", ".join(repr(other.name) for other in self._deps.agents)
+            raise InvalidRequestError(f"agent {name!r} is not part of this deployment: use {known}")
+
     def _check_can_run(self, head: Head, interrupt_id: str) -> None:
         """Refuse to approve what this deployment can't run; rejecting and stopping still work (field case F043)."""
         call = head.turn.call(interrupt_id) if head.turn else None
@@ -83,7 +89,7 @@ class Operations:
 
 
 def _operation(command: Command) -> Operation:
-    if isinstance(command, (SendInput, SeedHistory)):
+    if isinstance(command, (SendInput, SeedHistory, StartSession)):
         return "send"
     if isinstance(command, ResolveInterrupt):
         return "approve"

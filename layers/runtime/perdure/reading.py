@@ -74,7 +74,7 @@ class Reader:
         return {
             "session_id": key.session_id,
             "agent": head.agent,
-            "state": public_state(head),
+            "state": public_state(head, taken=await self._is_taken(key, head)),
             **page,
             "tool_calls": fitted(calls, CALLS_SHARE),
             "pending_interrupts": fitted(public_interrupts(head, calls, entries), OTHER_SHARE),
@@ -84,6 +84,14 @@ class Reader:
             "settings": await self.settings(key, head),
             "cursor": Cursor(version=head.version + 1).encode(key.session_id),
         }
+
+    async def _is_taken(self, key: SessionKey, head: Head) -> bool:
+        """Whether a worker has the model step that is expected: HEAD knows only what was claimed in a commit."""
+        step = head.turn.step if head.turn else None
+        if step is None or step.claimed_by is not None:
+            return step is not None
+        lease = await self._ports.leases.read_lease(key, step.step_id)
+        return lease is not None and lease.attempt == step.attempt and lease.claimed and not lease.revoked
 
     async def inbox(self, key: SessionKey, head: Head) -> list[JsonObject]:
         """Return the queued messages with their texts, in the order of their turns."""

@@ -82,9 +82,7 @@ class Service(ControlOperations, TrustedOperations):
             check_message_id(message_id)
         if metadata is not None and len(json_bytes(metadata, "metadata")) > MAX_METADATA_BYTES:
             raise InvalidRequestError(f"metadata is larger than {MAX_METADATA_BYTES} bytes of JSON: send less of it")
-        if agent is not None and self._deps.agents.get(agent) is None:
-            known = ", ".join(repr(other.name) for other in self._deps.agents)
-            raise InvalidRequestError(f"agent {agent!r} is not part of this deployment: use {known}")
+        self._check_agent(agent)
         references = checked_files(files)
         content: JsonObject = {
             "operation": "inputs",

@@ -129,7 +129,7 @@ class SessionEvent:
 
 
 class Session(SessionControls):
-    """One session. It comes into being with its first message.
+    """One session. It comes into being with its first message, or with `start`.
 
     Every command raises a `RequestError` for what the caller did wrong, and `StoreUnavailableError` when no answer
     came: then nobody knows whether it was carried out. Commands are never repeated by themselves; repeating one with
@@ -149,6 +149,17 @@ class Session(SessionControls):
         self.agent = agent
         self._api = api
         self._sleep = sleep
+
+    async def start(self, settings: JsonObject | None = None, *, idempotency_key: str | None = None) -> JsonObject:
+        """Begin the session without a message: it is there, with its agent and settings, and waits for the first one.
+
+        Returns `{"result": "recorded"}`; of a session that is there `already_recorded`, and nothing has changed.
+        """
+        key = self._key(idempotency_key)
+        agent = self.agent
+        return await with_key(
+            key, self._api.start(self.session_id, agent=agent, settings=settings, idempotency_key=key)
+        )
 
     async def send(
         self,

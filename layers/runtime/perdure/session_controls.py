@@ -16,6 +16,15 @@ JsonObject = dict[str, Any]
 class ControlApi(Protocol):
     """The controls of one caller, in this process or over HTTP. They return the bodies of surface §4."""
 
+    async def start(
+        self,
+        session_id: str,
+        *,
+        agent: str | None = None,
+        settings: JsonObject | None = None,
+        idempotency_key: str | None = None,
+    ) -> JsonObject: ...
+
     async def stop(
         self,
         session_id: str,
@@ -79,6 +88,9 @@ class BoundControls:
     def __init__(self, service: Service, caller: Caller) -> None:
         self._service = service
         self._caller = caller
+
+    async def start(self, session_id: str, **arguments: Any) -> JsonObject:
+        return await self._service.start(self._caller, session_id, **arguments)
 
     async def stop(self, session_id: str, **arguments: Any) -> JsonObject:
         return await self._service.stop(self._caller, session_id, **arguments)

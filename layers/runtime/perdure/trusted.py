@@ -47,8 +47,7 @@ class TrustedOperations(Operations):
                 another history.
         """
         key = session_key(caller, session_id)
-        if agent is not None and self._deps.agents.get(agent) is None:
-            raise InvalidRequestError(f"agent {agent!r} is not part of this deployment")
+        self._check_agent(agent)
         seeded = _checked(messages)
         content: JsonObject = {"operation": "seed", "agent": agent, "messages": list(messages)}
         receipts = claims(idempotency_key, content)

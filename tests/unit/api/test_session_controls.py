@@ -46,6 +46,38 @@ async def test_what_waits_is_edited_moved_taken_back_and_sent_now(runtime: Any) 
     assert await session.deliver(one, "interrupt_next") == {"message_id": one, "delivered_as": "interrupt_next"}
 
 
+async def test_a_session_begins_without_a_message_and_a_known_one_is_not_reset(runtime: Any) -> None:
+    """Spec SESS-01."""
+    session: Session = runtime.session("s-1", agent="other")
+
+    assert await session.start({"tone": "dry"}, idempotency_key="k") == {"result": "recorded"}
+    begun = await session.snapshot()
+    assert await session.start({"tone": "dry"}, idempotency_key="k") == {"result": "recorded"}
+    assert await session.start({"tone": "wet"}) == {"result": "already_recorded"}
+
+    assert (begun["agent"], begun["settings"], begun["messages"]) == ("other", {"tone": "dry"}, [])
+    assert (begun["state"]["status"], begun["state"]["turn_count"]) == ("waiting_for_user_message", 0)
+    assert (await session.snapshot())["settings"] == {"tone": "dry"}
+    with pytest.raises(RequestConflictError) as caught:
+        await runtime.session("s-1", agent="support").start()
+    assert caught.value.code == "agent_mismatch"
+    receipt = await session.send("hi")
+    events = await collected(session.events(after=receipt.cursor))
+    assert (receipt.turn_id, events[-1].type) == ("turn-1", "turn_completed")
+    started = (await session.event_page())["events"][0]
+    assert (started["type"], started["payload"]["actor"]["subject"]) == ("session.started", "local")
+
+
+@pytest.mark.parametrize("how", [{"agent": "nobody"}, {"settings": {"x": "y" * 17_000}}, {"settings": {"x": {1}}}])
+async def test_a_start_that_can_not_be_is_refused_and_there_is_no_session(runtime: Any, how: dict[str, Any]) -> None:
+    session: Session = runtime.session("s-1", agent=how.get("agent"))
+
+    with pytest.raises(InvalidRequestError):
+        await session.start(how.get("settings"))
+
+    assert (await session.snapshot())["state"] is None
+
+
 async def test_a_session_is_paused_and_resumed(runtime: Any) -> None:
     session, _ = await thinking(runtime)
 

@@ -89,6 +89,62 @@ async def test_a_message_stops_the_turn_and_what_was_seen_is_kept(
         await person.sees("agent: you said: hello\n> ")
 
 
+async def test_what_waits_is_put_in_another_order_and_delivered_in_another_way(
+    monkeypatch: pytest.MonkeyPatch, database: Path
+) -> None:
+    async with at_a_terminal(monkeypatch, database) as person:
+        await slow_turn(person)
+        for text in ("first", "second", "third"):
+            await does(person, text, "(queued)")
+        await does(person, "/move 3 1", "(moved)")
+        await does(person, "/move 2 9", "(moved)")
+        await does(person, "/inbox", "  1. third\n  2. second\n  3. first\n")
+        await does(person, "/deliver 2 passive", "(it goes with the next message)")
+        await does(person, "/inbox", "  1. third\n  2. first\n  3. second (passive)\n")
+        await does(person, "/move 1", "/move needs the number")
+        await does(person, "/deliver 1", "/deliver needs the number")
+        await does(person, "/deliver 1 shout", "not accepted: ")
+
+        await does(person, "/deliver 2 now", "(stopping, for this)")
+
+        await person.sees("agent: you said: first")
+        await person.sees("agent: you said: third\n> ")
+
+
+async def test_a_held_message_is_delivered_in_another_way(monkeypatch: pytest.MonkeyPatch, database: Path) -> None:
+    async with at_a_terminal(monkeypatch, database) as person:
+        await person.sees("> ")
+        person.types("break")
+        await person.sees("held behind")
+        await does(person, "hello", "(queued; held")
+        await does(person, "/deliver 1 passive", "(it goes with the next message)\n> ")
+
+        person.types("/deliver 1 now")
+
+        await person.sees("agent: you said: hello\n> ")
+
+
+@pytest.mark.parametrize(
+    ("how", "said", "inbox"),
+    [
+        ("interrupt", "(stopping; this keeps its place)", "first"),
+        ("supersede", "(stopping, for this; no later prompt has the answer)", "instead"),
+    ],
+)
+async def test_a_message_stops_the_turn_and_goes_before_or_behind_what_waits(
+    monkeypatch: pytest.MonkeyPatch, database: Path, how: str, said: str, inbox: str
+) -> None:
+    async with at_a_terminal(monkeypatch, database) as person:
+        await slow_turn(person)
+        await does(person, "first", "(queued)")
+        await does(person, "/passive by the way", "(it goes with the next message)")
+
+        await does(person, f"/{how} instead", said)
+
+        await person.sees(f"agent: you said: {inbox}")
+        await person.sees("> ")
+
+
 async def test_what_is_injected_says_what_becomes_of_it(monkeypatch: pytest.MonkeyPatch, database: Path) -> None:
     async with at_a_terminal(monkeypatch, database) as person:
         await slow_turn(person)

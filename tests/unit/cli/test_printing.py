@@ -210,6 +210,16 @@ def test_a_session_that_does_not_go_on_says_why_and_who_can_unblock_it(
     assert capsys.readouterr().out.split("\n")[1:-1] == lines
 
 
+def test_a_model_step_tells_its_phase_and_since_when(capsys: pytest.CaptureFixture[str]) -> None:
+    # SESS-16
+    step = {"kind": "model", "phase": "queued", "step_execution_id": "model-1-0", "attempt": 2, "since": "12:00"}
+    state = {"status": "running_model", "version": 4, "operation": step}
+
+    print_state({"session_id": "s-1", "agent": "desk", "state": state, "pending_interrupts": [], "inbox": []})
+
+    assert capsys.readouterr().out.split("\n")[1:-1] == ["model step model-1-0 is queued, since 12:00, attempt 2"]
+
+
 def test_a_list_says_in_a_word_what_keeps_a_session_from_going_on() -> None:
     assert stuck_as({"paused": True, "held": True, "blocked_reason": "credits"}) == ["paused", "blocked: credits"]
     assert stuck_as({"held": True, "closed": True}) == ["closed", "held"]

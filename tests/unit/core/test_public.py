@@ -67,6 +67,7 @@ def test_the_state_names_the_model_step_that_runs_or_is_expected_with_the_times_
 
     assert expected == {
         "kind": "model",
+        "phase": "queued",
         "step_execution_id": first,
         "attempt": 1,
         "since": "2026-01-15T12:00:00.010Z",

@@ -46,6 +46,15 @@ class InputBody(Body):
     files: Annotated[list[FileBody] | None, Field(description="At most 20 files that go with the text.")] = None
 
 
+class StartBody(Body):
+    """What a new session begins with."""
+
+    agent: Annotated[str | None, Field(description="Absent: the first agent.")] = None
+    settings: Annotated[
+        dict[str, Any] | None, Field(description="The session's settings. At most 16 KiB, never secrets.")
+    ] = None
+
+
 class InterruptBody(Body):
     """A person's decision: on an approval `approved`, to a question `answer`."""
 

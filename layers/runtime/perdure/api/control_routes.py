@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from perdure.api import result_shapes, shapes
-from perdure.api.bodies import ChangeBody, DeliverBody, EmptyBody, RetryBody, SettingsBody, StopBody
+from perdure.api.bodies import ChangeBody, DeliverBody, EmptyBody, RetryBody, SettingsBody, StartBody, StopBody
 from perdure.api.messages import JsonObject
 from perdure.api.route import COMMAND_ERRORS, SESSION, Call, Route
 
 _MESSAGE = f"{SESSION}/inbox/{{message_id}}"
+
+
+async def _start(call: Call) -> JsonObject:
+    body = call.body_as(StartBody)
+    return await call.service.start(
+        call.caller, call.session_id, agent=body.agent, settings=body.settings, idempotency_key=call.idempotency_key
+    )
 
 
 async def _stop(call: Call) -> JsonObject:
@@ -82,6 +89,17 @@ async def _deliver(call: Call) -> JsonObject:
 
 
 CONTROL_ROUTES: tuple[Route, ...] = (
+    Route(
+        method="PUT",
+        path=SESSION,
+        operation="start_session",
+        doc="Begin a session without a message. A known one stays as it is.",
+        run=_start,
+        body=StartBody,
+        reply=result_shapes.Recorded,
+        keyed=True,
+        errors=COMMAND_ERRORS,
+    ),
     Route(
         method="POST",
         path=f"{SESSION}/stop",

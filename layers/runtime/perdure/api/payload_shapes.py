@@ -245,6 +245,7 @@ PAYLOADS: dict[str, type[BaseModel]] = {
     "session.closed": Done,
     "session.reopened": Done,
     "session.seeded": Seeded,
+    "session.started": Done,
     "settings.changed": Done,
 }
 """The payload of each type of event."""

@@ -75,6 +75,10 @@ class Operation(BaseModel):
     """The model step that runs or is about to. `since`: when its attempt was due, `first_since`: its first one."""
 
     kind: Literal["model"]
+    phase: Annotated[
+        Literal["queued", "waiting", "running"],
+        Field(description="`queued`: for a worker; `waiting`: until a time, see `waiting_for`; `running`: one has it."),
+    ]
     step_execution_id: str
     attempt: int
     since: datetime

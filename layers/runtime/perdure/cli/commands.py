@@ -14,6 +14,9 @@ HELP = """\
 /steer TEXT    end the turn at its next safe place, and go on with this
 /inject TEXT   add this to the running turn
 /now TEXT      stop the turn, keep what was shown, and do this before all that waits
+/interrupt TEXT   stop the turn, keep what was shown; this keeps its place behind what waits
+/supersede TEXT   stop the turn, let no later prompt have its answer, and do this before all that waits
+/passive TEXT  start nothing; this goes with the next message
 /stop          stop the turn at what you see (Ctrl-C does, too); while it waits to ask again: give up
 /retry         run the failed step again; while it waits to ask again: ask now
 /dismiss       give a failed turn up, and let the messages behind it go on
@@ -21,21 +24,31 @@ HELP = """\
 /inbox         what waits, with its numbers
 /edit N TEXT   change a waiting message
 /recall N      take a waiting message back
+/move N PLACE  put a waiting message at another place
+/deliver N HOW deliver a waiting message in another way: queue, or one of the words above (steer, now, passive ...)
 /settings JSON replace the session's settings; alone: show them
 /quit          leave; the session stays
 Any other text is a message. While a turn runs it waits for its own."""
 
-DELIVERIES = {"steer": "steer", "inject": "inject", "now": "interrupt_next"}
+DELIVERIES = {
+    "steer": "steer",
+    "inject": "inject",
+    "now": "interrupt_next",
+    "interrupt": "interrupt",
+    "supersede": "supersede",
+    "passive": "passive",
+}
 _ACCEPTED = {
     "queue": "queued",
     "steer": "the turn ends at its next safe place, for this",
     "inject": "it joins the turn at its next step",
     "interrupt_next": "stopping, for this",
+    "interrupt": "stopping; this keeps its place",
+    "supersede": "stopping, for this; no later prompt has the answer",
+    "passive": "it goes with the next message",
 }
-WITH_WORDS = ("steer", "inject", "now", "edit", "recall")
-NAMES = frozenset(
-    {*DELIVERIES, "stop", "retry", "dismiss", "pause", "resume", "inbox", "edit", "recall", "settings", "help", "quit"}
-)
+WITH_WORDS = (*DELIVERIES, "edit", "recall", "move", "deliver")
+NAMES = frozenset({*WITH_WORDS, "stop", "retry", "dismiss", "pause", "resume", "inbox", "settings", "help", "quit"})
 
 CarriedOut = Callable[[Callable[[str], Awaitable[Any]]], Awaitable[Any]]
 
@@ -79,6 +92,8 @@ class Commands:
             "inbox": self._inbox,
             "edit": lambda: self._edit(words),
             "recall": lambda: self._recall(words),
+            "move": lambda: self._move(words),
+            "deliver": lambda: self._deliver(words),
             "settings": lambda: self._settings(words),
             "help": self._help,
         }
@@ -152,6 +167,36 @@ class Commands:
         if reply is not None:
             self._say(f"taken back: {reply['text']}")
         return None
+
+    async def _move(self, words: str) -> str | None:
+        number, _, place = words.partition(" ")
+        if not place.strip().isdigit():
+            self._say("/move needs the number of a message and its new place: /inbox shows the numbers")
+            return None
+        message_id = await self._id_of(number)
+        others = [str(e["message_id"]) for e in (await self._session.inbox())["entries"]]
+        others = [other for other in others if other != message_id]
+        behind = others[max(0, int(place) - 1) :]
+        where = {"before": behind[0]} if behind else {"after": others[-1]} if others else {"position": "last"}
+        reply = await self._carried_out(lambda key: self._session.move(message_id, **where, idempotency_key=key))
+        if reply is not None:
+            self._say("moved")
+        return None
+
+    async def _deliver(self, words: str) -> str | None:
+        number, _, how = words.partition(" ")
+        delivery = DELIVERIES.get(how.strip(), how.strip())
+        if not delivery:
+            self._say("/deliver needs the number of a message and how: /help lists the ways")
+            return None
+        message_id = await self._id_of(number)
+        place = await self._place()
+        reply = await self._carried_out(lambda key: self._session.deliver(message_id, delivery, idempotency_key=key))
+        if reply is None:
+            return None
+        if "turn_id" not in reply:
+            self._say(_ACCEPTED.get(reply["delivered_as"], reply["delivered_as"]))
+        return place if "turn_id" in (await self._session.snapshot())["state"] else None
 
     async def _settings(self, words: str) -> str | None:
         if not words:

@@ -115,6 +115,7 @@ def describe_event(event: JsonObject) -> str | None:
         "session_resumed": f"resumed by {_subject(payload)}",
         "hold.released": f"let go by {_subject(payload)}",
         "settings.changed": f"settings changed by {_subject(payload)}",
+        "session.started": f"started by {_subject(payload)}",
         "session.closed": f"closed by {_subject(payload)}",
         "session.reopened": f"opened again by {_subject(payload)}",
         "session.seeded": f"{payload.get('message_count')} messages imported",
@@ -204,6 +205,9 @@ def print_state(snapshot: JsonObject) -> None:
     if "last_turn_error" in state:
         error = state["last_turn_error"]
         say(f"the last turn failed: {error['code']}: {error['message']}")
+    if operation := state.get("operation"):
+        attempt = f", attempt {operation['attempt']}" if operation["attempt"] > 1 else ""
+        say(f"model step {operation['step_execution_id']} is {operation['phase']}, since {operation['since']}{attempt}")
     _print_gates(state)
     waits = {item["id"]: item for item in state.get("waiting_for", [])}
     for interrupt in snapshot["pending_interrupts"]:

@@ -19,6 +19,7 @@ from perdure.core.control_commands import (
     ResumeSession,
     RetryTurn,
     SeedHistory,
+    StartSession,
     UpdateSettings,
 )
 from perdure.core.entries import Actor, FileRef
@@ -326,10 +327,11 @@ UserCommand = (
     | SkipWait
     | ChangeWait
     | CancelWait
+    | StartSession
 )
 """What somebody outside asks for. It gives up after too many lost races, and needs a session that exists."""
 
-BEGINS_A_SESSION = (SendInput, SeedHistory)
+BEGINS_A_SESSION = (SendInput, SeedHistory, StartSession)
 """The commands that do not need one."""
 
 StepCommand = (

@@ -113,6 +113,20 @@ class CloseSession:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StartSession:
+    """Somebody begins a session that nothing was sent to yet (spec SESS-01). A known one stays as it is.
+
+    `agent` None: the session's, or `default_agent`.
+    """
+
+    actor: Actor
+    default_agent: str
+    agent: str | None = None
+    settings: JsonObject | None = None
+    receipts: tuple[ReceiptClaim, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SeededMessage:
     """One message of an imported history. `role` is `user` or `assistant`."""
 

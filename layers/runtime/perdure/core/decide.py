@@ -21,7 +21,7 @@ from perdure.core.limits import MAX_HEAD_BYTES
 from perdure.core.models import on_model_finished, on_model_waits
 from perdure.core.questions import on_tool_asked
 from perdure.core.recovery import on_attempt_lost, on_attempt_put_off
-from perdure.core.seeding import on_seed_history
+from perdure.core.seeding import on_seed_history, on_start_session
 from perdure.core.settings import on_update_settings
 from perdure.core.tools import on_tool_finished, on_tool_started, on_tools_finished
 from perdure.errors import NotFoundError, TooLargeError
@@ -61,6 +61,7 @@ _TRANSITIONS: dict[type[Any], tuple[str, Callable[[Draft, Any], Decision]]] = {
     wc.SkipWait: ("skip_wait", waits.on_skip_wait),
     wc.ChangeWait: ("change_wait", waits.on_change_wait),
     wc.CancelWait: ("cancel_wait", waits.on_cancel_wait),
+    cc.StartSession: ("start_session", on_start_session),
 }
 
 

@@ -225,8 +225,12 @@ def _interrupt(interrupt: Interrupt, call: Mapping[str, Any], question: JsonObje
     return shown
 
 
-def public_state(head: Head) -> JsonObject | None:
-    """Return the state of a session, or None for one that was never written."""
+def public_state(head: Head, *, taken: bool = False) -> JsonObject | None:
+    """Return the state of a session, or None for one that was never written.
+
+    Args:
+        taken: A worker has claimed the attempt of the model step that is expected.
+    """
     if not head.exists:
         return None
     state: JsonObject = {
@@ -242,7 +246,7 @@ def public_state(head: Head) -> JsonObject | None:
         if head.turn.steer:
             state["steering"] = True
         if head.turn.step is not None:
-            state["operation"] = _operation(head.turn.step)
+            state["operation"] = _operation(head.turn.step, taken=taken)
     state |= _gates(head)
     if head.last_turn_error is not None:
         state["last_turn_error"] = {"code": head.last_turn_error.code, "message": head.last_turn_error.message}
@@ -260,10 +264,12 @@ def _gates(head: Head) -> JsonObject:
     return gates
 
 
-def _operation(step: ModelStep) -> JsonObject:
+def _operation(step: ModelStep, *, taken: bool) -> JsonObject:
     """Return the model step that runs or is about to: it is on record before its provider is called (spec SESS-16)."""
+    waits = "queued" if step.waiting_since is None else "waiting"
     return {
         "kind": "model",
+        "phase": "running" if taken or step.claimed_by is not None else waits,
         "step_execution_id": step.step_id,
         "attempt": step.attempt,
         "since": format_time(step.ready_at),

@@ -1,15 +1,29 @@
-"""Importing a history that was written elsewhere, once, into a session that has none (spec STORE-14)."""
+"""Beginning a session without a message, and importing a history that was written elsewhere, once (spec STORE-14)."""
 
 from __future__ import annotations
 
 from perdure.core.admission import begin_session
-from perdure.core.control_commands import SeedHistory
+from perdure.core.control_commands import SeedHistory, StartSession
 from perdure.core.decision import Decision, Draft
 from perdure.core.entries import Input
+from perdure.core.settings import take_settings
 from perdure.errors import InvalidRequestError, RequestConflictError
 
 SEED_TURN = "seed"
 """The turn that imported messages belong to; the first real one is `turn-1`."""
+
+
+def on_start_session(draft: Draft, command: StartSession) -> Decision:
+    """Begin a session that waits for its first message. One that is there is not reset (spec SESS-01)."""
+    known = draft.head.exists
+    begin_session(draft, command.actor, command.agent, command.default_agent)
+    if known:
+        return Decision.unchanged(draft.head, {"result": "already_recorded"})
+    if command.settings is not None:
+        take_settings(draft, command.settings)
+    actor = {"issuer": command.actor.issuer, "subject": command.actor.subject}
+    draft.event("session.started", {"actor": actor})
+    return draft.decision({"result": "recorded"}, command.receipts)
 
 
 def on_seed_history(draft: Draft, command: SeedHistory) -> Decision:

@@ -70,7 +70,7 @@ class SqliteLeases:
 
     async def read_lease(self, key: SessionKey, step_id: str) -> Lease | None:
         """See `Leases.read_lease`."""
-        return await self._database.writer.run(partial(_select, key, step_id), durable=False)
+        return await self._database.read(partial(_select, key, step_id))
 
     async def expire_earlier_leases(self) -> None:
         """Let the leases of earlier owners of this file end at once: the lock says that none of them lives.

@@ -14,7 +14,7 @@ const CHANGES = new Set([
   "tool_call_started", "tool_call_finished", "attempt_reset", "interrupt_raised", "interrupt_resolved",
   "message_queued", "message_removed", "usage_recorded", "model_retry_scheduled", "session_paused", "session_resumed",
   "inbox.joined", "inbox.edited", "inbox.moved", "hold.released", "settings.changed", "session.closed",
-  "session.reopened",
+  "session.reopened", "session.started",
 ]);
 
 /**

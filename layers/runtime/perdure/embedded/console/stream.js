@@ -8,7 +8,7 @@ const TYPES = [
   "timer_started", "tool_task_started", "message_queued", "message_removed", "plan_updated", "plan_execution_started",
   "usage_recorded", "compaction_started", "compaction_finished", "title_changed", "session_paused", "session_resumed",
   "inbox.edited", "inbox.joined", "inbox.moved", "hold.released", "settings.changed", "session.closed",
-  "session.reopened", "session.seeded",
+  "session.reopened", "session.seeded", "session.started",
 ];
 
 const REOPEN_MS = 1000;
