@@ -91,6 +91,9 @@ LIMITS: dict[str, tuple[str, ...] | str] = {
     "MAX_MESSAGE_ID": (f"{HERE}::test_a_message_id_has_128_characters_at_most",),
     "MAX_SETTINGS_BYTES": (f"{HERE}::test_settings_have_16_kib_of_json_at_most",),
     "CREDENTIAL_LOOK": (f"{HERE}::test_the_sweep_looks_for_another_credential_a_minute_after_one_was_refused",),
+    "MAX_CHECKPOINT_BYTES": (
+        "contracts/test_lease_contract.py::test_a_checkpoint_of_four_kilobytes_is_kept_and_a_larger_one_refused",
+    ),
     "MAX_TOOL_OUTPUT_BYTES": (
         "unit/steps/test_call_tool.py::test_an_output_that_is_too_large_is_not_kept_and_a_write_still_succeeded",
     ),

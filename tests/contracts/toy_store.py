@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from perdure.core.checkpoints import check_checkpoint
 from perdure.core.decision import Decision
 from perdure.core.entries import Actor, Entry, Receipt
 from perdure.core.expected import sweep_due_at
@@ -122,7 +123,9 @@ class ToyLeases:
         held = self.leases.get((key, step_id))
         if held is not None and held.attempt >= attempt and not self._holds(held, attempt, owner):
             return False
-        self.leases[key, step_id] = Lease(attempt=attempt, owner=owner, expires_at=expires_at)
+        self.leases[key, step_id] = Lease(
+            attempt=attempt, owner=owner, expires_at=expires_at, checkpoint=held.checkpoint if held else None
+        )
         return True
 
     async def renew(self, key: SessionKey, step_id: str, attempt: int, owner: str, expires_at: datetime) -> bool:
@@ -135,13 +138,22 @@ class ToyLeases:
     async def revoke(self, key: SessionKey, step_id: str, attempt: int, now: datetime) -> RevokeResult:
         held = self.leases.get((key, step_id))
         if held is None or held.attempt < attempt:
-            held = Lease(attempt=attempt, owner="", expires_at=now, claimed=False)
+            checkpoint = held.checkpoint if held else None
+            held = Lease(attempt=attempt, owner="", expires_at=now, claimed=False, checkpoint=checkpoint)
         elif held.attempt > attempt:
             return "claimed"
         elif not held.revoked and now < held.expires_at + LEASE_GRACE:
             return "alive"
         self.leases[key, step_id] = replace(held, revoked=True)
         return "claimed" if held.claimed else "unclaimed"
+
+    async def save_checkpoint(self, key: SessionKey, step_id: str, attempt: int, owner: str, text: str) -> bool:
+        check_checkpoint(text)
+        held = self.leases.get((key, step_id))
+        if held is None or not self._holds(held, attempt, owner):
+            return False
+        self.leases[key, step_id] = replace(held, checkpoint=text)
+        return True
 
     async def read_lease(self, key: SessionKey, step_id: str) -> Lease | None:
         return self.leases.get((key, step_id))

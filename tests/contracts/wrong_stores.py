@@ -142,6 +142,16 @@ class LooksThenClaims(ToyLeases):
         return True
 
 
+class ForgetsTheCheckpoint(ToyLeases):
+    """A claim writes the whole item anew, and with it what the attempt before has left."""
+
+    async def claim(self, key: SessionKey, step_id: str, attempt: int, owner: str, expires_at: datetime) -> bool:
+        claimed = await super().claim(key, step_id, attempt, owner, expires_at)
+        if claimed:
+            self.leases[key, step_id] = Lease(attempt=attempt, owner=owner, expires_at=expires_at)
+        return claimed
+
+
 async def _others_run() -> None:
     import asyncio
 
@@ -163,5 +173,6 @@ CAUGHT_BY = {
     ReclaimsWhatExpired: "test_x6_an_expired_attempt_is_never_claimed_again",
     TakesNoLeaseForDead: "test_x5_an_attempt_revoked_before_anybody_claimed_it_never_runs",
     LooksThenClaims: "test_of_many_workers_that_claim_one_attempt_at_once_exactly_one_gets_it",
+    ForgetsTheCheckpoint: "test_a_later_attempt_finds_the_checkpoint_of_an_earlier_one_and_replaces_it",
 }
 """Each wrong adapter, and the test that is about what it gets wrong. Others may fail too."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from perdure import AgentDefinition
+from perdure import AgentDefinition, ToolContext
 from perdure.agents.prepare import StepChanges
 from perdure.models import ModelRequest, ModelSettings, Reply, ScriptedModel, call, tool_results
 from perdure.testing.fixtures import open_stage
@@ -41,6 +41,29 @@ async def test_the_agents_of_the_page_do_what_it_says(names: dict[str, Any]) -> 
     assert model.requests[0].instructions == "You help customers.\n\nBe brief."
     assert names["support"].model_settings == ModelSettings(temperature=0.2, max_output_tokens=4_000)
     assert [choice.reasoning_levels for choice in names["support"].model_choices] == [(), ("low", "medium", "high")]
+
+
+async def test_the_tool_of_the_page_goes_on_where_it_was(names: dict[str, Any]) -> None:
+    saved: list[str] = []
+
+    async def save(text: str) -> bool:
+        saved.append(text)
+        return True
+
+    context = ToolContext(
+        tenant="t",
+        session_id="s",
+        turn_id="turn-1",
+        tool_call_id="c",
+        tool_name="n",
+        attempt=2,
+        idempotency_key="k",
+        checkpoint="1",
+        save_checkpoint=save,
+    )
+
+    assert await names["import_rows"](context) == "3 rows imported"
+    assert saved == ["2", "3"]
 
 
 def test_every_setting_and_every_change_of_the_page_exists() -> None:

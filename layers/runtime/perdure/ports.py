@@ -154,7 +154,8 @@ RevokeResult = Literal["alive", "claimed", "unclaimed"]
 class Lease:
     """Who runs a step's attempt, or that the attempt was given up (`revoked`).
 
-    `claimed` is False only for a revoked attempt that nobody had claimed.
+    `claimed` is False only for a revoked attempt that nobody had claimed. `checkpoint` is the last text that this
+    attempt saved, or an earlier one if it has saved none; None when there is none.
     """
 
     attempt: int
@@ -162,10 +163,14 @@ class Lease:
     expires_at: datetime
     claimed: bool = True
     revoked: bool = False
+    checkpoint: str | None = None
 
 
 class Leases(Protocol):
-    """One lease item per step. An attempt is claimed at most once, never reclaimed; items outlive their step."""
+    """One lease item per step. An attempt is claimed at most once, never reclaimed; items outlive their step.
+
+    The item also holds the step's checkpoint, which claims, renewals and revocations leave as it is.
+    """
 
     async def claim(self, key: SessionKey, step_id: str, attempt: int, owner: str, expires_at: datetime) -> bool:
         """Claim an attempt. False: it, or a later one, was claimed or revoked before.
@@ -185,6 +190,19 @@ class Leases(Protocol):
             `alive`: its claim has not expired `LEASE_GRACE` ago; nothing was changed. `claimed`: it had been
             claimed and is revoked now. `unclaimed`: nobody had claimed it, and nobody ever will. Repeating a
             revocation gives the same answer.
+        """
+        ...
+
+    async def save_checkpoint(self, key: SessionKey, step_id: str, attempt: int, owner: str, text: str) -> bool:
+        """Replace a step's checkpoint, for whoever claims a later attempt. The expiry of the claim stays as it is.
+
+        A checkpoint may be lost, with the machine for instance: it is a hint for the next attempt and proves nothing.
+
+        Returns:
+            False: this owner does not hold this attempt (any more); nothing was changed.
+
+        Raises:
+            InvalidRequestError: The text is larger than `MAX_CHECKPOINT_BYTES`, or no valid Unicode.
         """
         ...
 

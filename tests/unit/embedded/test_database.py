@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sqlite3
@@ -11,9 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from perdure.core.codec import from_millis
 from perdure.embedded.database import APPLICATION_ID, SCHEMA_VERSION, Database
+from perdure.embedded.leases import SqliteLeases
 from perdure.embedded.store import SqliteSessionStore
 from perdure.errors import DatabaseInUseError, DatabaseUnusableError, StoreUnavailableError
+from perdure.ports import Lease, SessionKey
 from perdure.testing.conformance.builders import A_SESSION, ANNA, NOON, a_turn, send
 
 
@@ -237,6 +241,81 @@ def test_a_database_of_a_newer_version_is_left_as_it_is(file: Path, tmp_path: Pa
 
     assert f"schema version {SCHEMA_VERSION + 1}" in message
     assert contents(tmp_path) == before
+
+
+LEASES_OF_VERSION_1 = """
+    CREATE TABLE leases (
+        tenant TEXT NOT NULL,
+        session_id TEXT NOT NULL,
+        step_id TEXT NOT NULL,
+        attempt INTEGER NOT NULL,
+        owner TEXT NOT NULL,
+        expires_at INTEGER NOT NULL,
+        claimed INTEGER NOT NULL,
+        revoked INTEGER NOT NULL,
+        PRIMARY KEY (tenant, session_id, step_id)
+    ) WITHOUT ROWID
+"""
+
+
+def set_back_to_version_1(file: Path) -> None:
+    Database.open(file).close()
+    with contextlib.closing(sqlite3.connect(file)) as connection:
+        connection.execute("DROP TABLE leases")
+        connection.execute(LEASES_OF_VERSION_1)
+        connection.execute("INSERT INTO leases VALUES ('local', 's-1', 'call-2-0', 1, 'anna', 5000, 1, 0)")
+        connection.execute("PRAGMA user_version = 1")
+        connection.commit()
+
+
+async def test_a_database_of_an_older_version_is_brought_up_to_date_with_all_that_is_in_it(
+    file: Path, tmp_path: Path
+) -> None:
+    set_back_to_version_1(file)
+    key = SessionKey("local", "s-1")
+
+    async with Database.open(file) as database:
+        leases = SqliteLeases(database)
+        assert await leases.save_checkpoint(key, "call-2-0", 1, "anna", "row 500")
+
+    async with Database.open(file) as database:
+        lease = await SqliteLeases(database).read_lease(key, "call-2-0")
+    assert lease == Lease(attempt=1, owner="anna", expires_at=from_millis(5000), checkpoint="row 500")
+    assert layout(file) == layout_of_a_new_one(tmp_path)
+
+
+def test_a_database_of_an_older_version_can_be_looked_at_and_stays_as_it_is(file: Path) -> None:
+    set_back_to_version_1(file)
+
+    Database.open(file, read_only=True).close()
+
+    with contextlib.closing(sqlite3.connect(file)) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (1,)
+
+
+def test_a_change_of_the_layout_that_fails_leaves_the_file_as_it_was(file: Path) -> None:
+    set_back_to_version_1(file)
+    with contextlib.closing(sqlite3.connect(file)) as connection:
+        connection.execute("ALTER TABLE leases RENAME TO were_leases")
+    before = layout(file)
+
+    with pytest.raises(StoreUnavailableError, match="leases"):
+        Database.open(file)
+
+    assert layout(file) == before
+
+
+def layout(file: Path) -> tuple[int, dict[str, list[tuple]]]:
+    """Return the version of a file and the columns of its tables."""
+    with contextlib.closing(sqlite3.connect(file)) as connection:
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+        return version, {name: connection.execute(f"PRAGMA table_info({name})").fetchall() for name in sorted(tables)}
+
+
+def layout_of_a_new_one(folder: Path) -> tuple[int, dict[str, list[tuple]]]:
+    Database.open(folder / "new.db").close()
+    return layout(folder / "new.db")
 
 
 def test_a_refused_file_can_be_opened_once_it_is_put_right(file: Path) -> None:

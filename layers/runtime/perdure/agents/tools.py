@@ -24,6 +24,11 @@ JsonObject = dict[str, Any]
 
 T = TypeVar("T")
 ReportProgress = Callable[[str], Awaitable[None]]
+SaveCheckpoint = Callable[[str], Awaitable[bool]]
+
+
+async def _saved_nowhere(_: str) -> bool:
+    return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +45,11 @@ class ToolContext:
         continuation: What the tool kept when it asked last, or its task when it was looked at last.
         resolution: Of a look at a task: what became of its question. None: nothing is to be delivered.
         supports_tasks: The runner can look after remote work (spec TASK-09).
+        checkpoint: The text that an earlier attempt of this call saved last, so that this one can go on from there.
+            None: there is none. It may be older than what was done, because a checkpoint may be lost.
+        save_checkpoint: Keeps a text for the next attempt, in place of the one before; for async tools. At most 4096
+            bytes of UTF-8, else `InvalidRequestError`. True: it is kept. False: it may be lost, which is no reason
+            to stop. A tool whose attempt was given up is cut off here. Outside a session nothing is kept.
     """
 
     tenant: str
@@ -57,6 +67,8 @@ class ToolContext:
     resolution: Answer | None = None
     supports_tasks: bool = False
     durable: DurableSteps | None = None
+    checkpoint: str | None = None
+    save_checkpoint: SaveCheckpoint = _saved_nowhere
 
     async def step(self, name: str, function: Callable[[], Awaitable[T] | T]) -> T:
         """Do something once, whatever happens to this call: later runs of it get the recorded result.

@@ -11,10 +11,12 @@ from datetime import datetime
 from perdure.aws import keys
 from perdure.aws.limits import LEASE_ITEM_TTL
 from perdure.aws.table import ConditionNotMetError, Item, Table, Value, flag, number, text
+from perdure.core.checkpoints import check_checkpoint
 from perdure.core.codec import from_millis, to_millis
 from perdure.core.limits import LEASE_GRACE
 from perdure.ports import Clock, Lease, RevokeResult, SessionKey
 
+_HELD = "#attempt = :attempt AND #owner = :owner AND #revoked = :no"
 _NOT_HELD = "attribute_not_exists(#sk) OR #attempt < :attempt OR #ttl <= :now"
 
 
@@ -30,9 +32,8 @@ class DynamoDBLeases:
 
         A claim of the same owner whose answer was lost is recognised and holds.
         """
-        item = _item(key, step_id, attempt, expires_at) | {"owner": owner, "claimed": True, "revoked": False}
         try:
-            await self._table.put(item, condition=_NOT_HELD, values={"attempt": attempt, "now": self._seconds()})
+            await self._take(key, step_id, attempt, expires_at, owner=owner)
         except ConditionNotMetError as held:
             return held.item is not None and _is_held_by(held.item, attempt, owner)
         return True
@@ -44,7 +45,7 @@ class DynamoDBLeases:
                 keys.partition_key(key),
                 keys.lease_key(step_id),
                 put={"expires_at": to_millis(expires_at), "ttl": _ttl(expires_at)},
-                condition="#attempt = :attempt AND #owner = :owner AND #revoked = :no",
+                condition=_HELD,
                 values={"attempt": attempt, "owner": owner, "no": False},
             )
         except ConditionNotMetError:
@@ -57,9 +58,8 @@ class DynamoDBLeases:
         Two conditional writes: one that holds only if nobody has claimed the attempt, and, when somebody has, one
         that holds only if exactly that claim has expired `LEASE_GRACE` ago.
         """
-        item = _item(key, step_id, attempt, now) | {"owner": "", "claimed": False, "revoked": True}
         try:
-            await self._table.put(item, condition=_NOT_HELD, values={"attempt": attempt, "now": self._seconds()})
+            await self._take(key, step_id, attempt, now, owner=None)
         except ConditionNotMetError as held:
             found = held.item
         else:
@@ -89,6 +89,21 @@ class DynamoDBLeases:
         unclaimed = found is not None and number(found, "attempt") == attempt and not flag(found, "claimed")
         return "unclaimed" if unclaimed else "claimed"
 
+    async def save_checkpoint(self, key: SessionKey, step_id: str, attempt: int, owner: str, text: str) -> bool:
+        """See `Leases.save_checkpoint`."""
+        check_checkpoint(text)
+        try:
+            await self._table.update(
+                keys.partition_key(key),
+                keys.lease_key(step_id),
+                put={"checkpoint": text},
+                condition=_HELD,
+                values={"attempt": attempt, "owner": owner, "no": False},
+            )
+        except ConditionNotMetError:
+            return False
+        return True
+
     async def read_lease(self, key: SessionKey, step_id: str) -> Lease | None:
         """Return a step's lease, strongly consistent."""
         item = await self._table.get(keys.partition_key(key), keys.lease_key(step_id), strong=True)
@@ -100,20 +115,34 @@ class DynamoDBLeases:
             expires_at=from_millis(number(item, "expires_at")),
             claimed=flag(item, "claimed"),
             revoked=flag(item, "revoked"),
+            checkpoint=text(item, "checkpoint") if "checkpoint" in item else None,
         )
+
+    async def _take(
+        self, key: SessionKey, step_id: str, attempt: int, expires_at: datetime, *, owner: str | None
+    ) -> None:
+        """Write a claim, or with no owner the revocation of an unclaimed attempt, if nobody has this or a later one.
+
+        Raises:
+            ConditionNotMetError: Somebody has; nothing was written.
+        """
+        place = {"pk": keys.partition_key(key), "sk": keys.lease_key(step_id)}
+        lease: dict[str, Value] = {
+            "attempt": attempt,
+            "owner": owner or "",
+            "expires_at": to_millis(expires_at),
+            "claimed": owner is not None,
+            "revoked": owner is None,
+            "ttl": _ttl(expires_at),
+        }
+        now = self._seconds()
+        if attempt == 1:
+            await self._table.put(place | lease, condition=_NOT_HELD, values={"attempt": attempt, "now": now})
+        else:  # the checkpoint of an earlier attempt stays
+            await self._table.update(**place, put=lease, condition=_NOT_HELD, values={"now": now})
 
     def _seconds(self) -> int:
         return to_millis(self._clock.now()) // 1000
-
-
-def _item(key: SessionKey, step_id: str, attempt: int, expires_at: datetime) -> dict[str, Value]:
-    return {
-        "pk": keys.partition_key(key),
-        "sk": keys.lease_key(step_id),
-        "attempt": attempt,
-        "expires_at": to_millis(expires_at),
-        "ttl": _ttl(expires_at),
-    }
 
 
 def _ttl(expires_at: datetime) -> int:

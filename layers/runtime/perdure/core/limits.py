@@ -65,6 +65,10 @@ MAX_MESSAGE_ID = 128
 MAX_SETTINGS_BYTES = 16 * 1024
 """Size of a session's settings, in bytes of compact UTF-8 JSON (spec SET-04)."""
 
+MAX_CHECKPOINT_BYTES = 4096
+"""Longest checkpoint of a running tool, in UTF-8 bytes: it is a note of where to go on, in the lease item, which is
+written anew with every renewal. Our own choice."""
+
 MAX_TOOL_OUTPUT_BYTES = 16 * 1024 * 1024
 """Largest tool output, in UTF-8 bytes. A larger one is not kept: a read ends as `failed`, a write
 as `succeeded` with a note instead of its output.

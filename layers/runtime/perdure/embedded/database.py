@@ -25,8 +25,9 @@ T = TypeVar("T")
 APPLICATION_ID = 0x50524452
 """`PRAGMA application_id` of our files: "PRDR" in ASCII."""
 
-SCHEMA_VERSION = 1
-"""`PRAGMA user_version` of our files. A file with a higher one was written by a newer Perdure and is left alone."""
+SCHEMA_VERSION = 2
+"""`PRAGMA user_version` of our files. A file with a lower one is brought up to date when a runtime opens it; one with a
+higher one was written by a newer Perdure and is left alone."""
 
 BUSY_SECONDS = 5.0
 """How long to wait for a lock of SQLite's, which a reader in another process may hold while it recovers the log."""
@@ -81,10 +82,16 @@ _SCHEMA = (
         expires_at INTEGER NOT NULL,
         claimed INTEGER NOT NULL,
         revoked INTEGER NOT NULL,
+        checkpoint TEXT,
         PRIMARY KEY (tenant, session_id, step_id)
     ) WITHOUT ROWID
     """,
 )
+
+_CHANGES: dict[int, tuple[str, ...]] = {
+    2: ("ALTER TABLE leases ADD COLUMN checkpoint TEXT",),
+}
+"""What makes a file of the version before into one of this version. `_SCHEMA` is what all of them together make."""
 
 
 class Database:
@@ -271,7 +278,8 @@ def _prepare(connection: sqlite3.Connection, name: str) -> None:
     connection.execute("PRAGMA synchronous = FULL")
     if is_ours:
         connection.execute("BEGIN IMMEDIATE")  # fails on what can't be written
-        connection.execute("ROLLBACK")
+        _bring_up_to_date(connection)
+        connection.execute("COMMIT")
         return
     connection.execute("BEGIN EXCLUSIVE")
     for statement in _SCHEMA:
@@ -279,6 +287,15 @@ def _prepare(connection: sqlite3.Connection, name: str) -> None:
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
     connection.execute("COMMIT")
+
+
+def _bring_up_to_date(connection: sqlite3.Connection) -> None:
+    """Change the schema of an older file to ours, in the transaction that is open: all of it or nothing."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    for later in range(version + 1, SCHEMA_VERSION + 1):
+        for statement in _CHANGES[later]:
+            connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {later}")
 
 
 def _check_nothing_is_lost(file: Path, lock: LockFile) -> None:

@@ -6,6 +6,7 @@ import sqlite3
 from datetime import datetime
 from functools import partial
 
+from perdure.core.checkpoints import check_checkpoint
 from perdure.core.codec import from_millis, to_millis
 from perdure.core.limits import LEASE_GRACE
 from perdure.embedded.database import Database
@@ -21,6 +22,10 @@ _CLAIM = """
 """
 _RENEW = """
     UPDATE leases SET expires_at = ?
+    WHERE tenant = ? AND session_id = ? AND step_id = ? AND attempt = ? AND owner = ? AND claimed AND NOT revoked
+"""
+_SAVE = """
+    UPDATE leases SET checkpoint = ?
     WHERE tenant = ? AND session_id = ? AND step_id = ? AND attempt = ? AND owner = ? AND claimed AND NOT revoked
 """
 _REVOKE_UNCLAIMED = """
@@ -39,7 +44,7 @@ _DELETE_IDLE = """
     )
 """
 _SELECT = """
-    SELECT attempt, owner, expires_at, claimed, revoked FROM leases
+    SELECT attempt, owner, expires_at, claimed, revoked, checkpoint FROM leases
     WHERE tenant = ? AND session_id = ? AND step_id = ?
 """
 
@@ -68,6 +73,12 @@ class SqliteLeases:
         """See `Leases.revoke`. A lease of a later attempt is left as it is: that earlier ones are over is known."""
         return await self._database.writer.run(partial(_revoke, key, step_id, attempt, to_millis(now)), durable=False)
 
+    async def save_checkpoint(self, key: SessionKey, step_id: str, attempt: int, owner: str, text: str) -> bool:
+        """See `Leases.save_checkpoint`. What is saved survives the death of the process."""
+        check_checkpoint(text)
+        row = (text, key.tenant, key.session_id, step_id, attempt, owner)
+        return await self._write(partial(_changed, _SAVE, row))
+
     async def read_lease(self, key: SessionKey, step_id: str) -> Lease | None:
         """See `Leases.read_lease`."""
         return await self._database.read(partial(_select, key, step_id))
@@ -92,13 +103,14 @@ def _select(key: SessionKey, step_id: str, connection: sqlite3.Connection) -> Le
     row = connection.execute(_SELECT, (key.tenant, key.session_id, step_id)).fetchone()
     if row is None:
         return None
-    attempt, owner, expires_at, claimed, revoked = row
+    attempt, owner, expires_at, claimed, revoked, checkpoint = row
     return Lease(
         attempt=attempt,
         owner=owner,
         expires_at=from_millis(expires_at),
         claimed=bool(claimed),
         revoked=bool(revoked),
+        checkpoint=checkpoint,
     )
 
 

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from perdure.agents.waiting import AttemptOver, Parked
+from perdure.core.checkpoints import check_checkpoint
 from perdure.core.commands import AttemptPutOff, StepCommand, Taker
 from perdure.core.entries import Entry
 from perdure.core.expected import Dispatch, awaited_steps, expected_dispatches
@@ -122,6 +123,39 @@ class Attempt:
         held = await hold(self.key, self.step_id, self.number, self.owner, expires)
         self.leased = True
         return held
+
+    async def checkpoint(self) -> str | None:
+        """Return what an earlier attempt of this step saved last. One that can't be read is lost, as any may be."""
+        if self.number == 1:
+            return None
+        try:
+            lease = await self.ports.leases.read_lease(self.key, self.step_id)
+        except StoreUnavailableError:
+            return None
+        return lease.checkpoint if lease is not None else None
+
+    async def save_checkpoint(self, text: str) -> bool:
+        """Keep a text for the next attempt of this step. False: it may not have been kept.
+
+        When this attempt was given up, the work is cut off here, as after a renewal that failed.
+
+        Raises:
+            InvalidRequestError: The text can't be a checkpoint.
+        """
+        check_checkpoint(text)
+        leases = self.ports.leases
+        try:
+            held = self.leased or await self._renewed()
+            if held and await leases.save_checkpoint(self.key, self.step_id, self.number, self.owner, text):
+                return True
+        except StoreUnavailableError:
+            return False
+        self.lost = True
+        self.abort.set()
+        self.cut.set()
+        asyncio.get_running_loop().call_soon(self._end_work)  # not now: the work may be the task that runs
+        await asyncio.sleep(0)
+        return False
 
     def at_hand(self, first: int) -> tuple[Entry, ...]:
         """Return the entries from a version to that of `head` if they came along with it, else none."""

@@ -135,6 +135,8 @@ async def _outcome(
         continuation=facts.continuation,
         supports_tasks=supports_tasks,
         durable=RecordedSteps(attempt, call, facts),
+        checkpoint=await attempt.checkpoint(),
+        save_checkpoint=attempt.save_checkpoint,
     )
     try:
         output = await attempt.run(_body(runner, agent, context, arguments), cancel_on_abort=call.is_read)

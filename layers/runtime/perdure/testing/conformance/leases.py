@@ -7,7 +7,8 @@ from datetime import timedelta
 
 import pytest
 
-from perdure.core.limits import LEASE_DURATION, LEASE_GRACE
+from perdure.core.limits import LEASE_DURATION, LEASE_GRACE, MAX_CHECKPOINT_BYTES
+from perdure.errors import InvalidRequestError
 from perdure.ports import Lease, Leases, SessionKey
 from perdure.testing.conformance.builders import A_SESSION, NOON, SECOND
 
@@ -186,3 +187,83 @@ async def test_leases_of_other_steps_sessions_and_tenants_are_independent(leases
 
     assert [await leases.claim(key, step, 1, "anna", SOON) for key, step in others] == [True, True, True]
     assert await leases.claim(A_SESSION, STEP, 1, "anna", SOON) is False
+
+
+# --- checkpoints -------------------------------------------------------------------------------------------------
+
+
+async def checkpoint_of(leases: Leases, key: SessionKey = A_SESSION, step: str = STEP) -> str | None:
+    lease = await leases.read_lease(key, step)
+    assert lease is not None
+    return lease.checkpoint
+
+
+async def test_a_claim_has_no_checkpoint_until_its_owner_saves_one(leases: Leases) -> None:
+    await leases.claim(A_SESSION, STEP, 1, "anna", SOON)
+    before = await checkpoint_of(leases)
+
+    assert await leases.save_checkpoint(A_SESSION, STEP, 1, "anna", "row 500")
+
+    lease = Lease(attempt=1, owner="anna", expires_at=SOON, checkpoint="row 500")  # and no renewal
+    assert (before, await leases.read_lease(A_SESSION, STEP)) == (None, lease)
+
+
+async def test_the_last_checkpoint_is_the_one_that_counts_and_a_renewal_keeps_it(leases: Leases) -> None:
+    await leases.claim(A_SESSION, STEP, 1, "anna", SOON)
+    for text in ("row 500", "", "row 1000 \x00 🌍"):
+        assert await leases.save_checkpoint(A_SESSION, STEP, 1, "anna", text)
+        assert await checkpoint_of(leases) == text
+
+    await leases.renew(A_SESSION, STEP, 1, "anna", OVER)
+    await leases.claim(A_SESSION, STEP, 1, "anna", OVER)  # an answer was lost
+
+    assert await checkpoint_of(leases) == "row 1000 \x00 🌍"
+
+
+async def test_a_later_attempt_finds_the_checkpoint_of_an_earlier_one_and_replaces_it(leases: Leases) -> None:
+    await leases.claim(A_SESSION, STEP, 1, "anna", NOON)
+    await leases.save_checkpoint(A_SESSION, STEP, 1, "anna", "row 500")
+    await leases.revoke(A_SESSION, STEP, 1, SOON)
+
+    await leases.claim(A_SESSION, STEP, 2, "bert", OVER)
+    found = await checkpoint_of(leases)
+    await leases.save_checkpoint(A_SESSION, STEP, 2, "bert", "row 900")
+
+    assert (found, await checkpoint_of(leases)) == ("row 500", "row 900")
+
+
+async def test_a_checkpoint_outlives_an_attempt_that_was_revoked_before_anybody_claimed_it(leases: Leases) -> None:
+    await leases.claim(A_SESSION, STEP, 1, "anna", NOON)
+    await leases.save_checkpoint(A_SESSION, STEP, 1, "anna", "row 500")
+    await leases.revoke(A_SESSION, STEP, 1, SOON)
+    await leases.revoke(A_SESSION, STEP, 2, SOON)
+
+    await leases.claim(A_SESSION, STEP, 3, "carl", OVER)
+
+    assert await checkpoint_of(leases) == "row 500"
+
+
+async def test_nobody_saves_a_checkpoint_without_a_claim_that_holds(leases: Leases) -> None:
+    assert not await leases.save_checkpoint(A_SESSION, STEP, 1, "anna", "row 500")
+    assert await leases.read_lease(A_SESSION, STEP) is None
+    await leases.claim(A_SESSION, STEP, 2, "anna", NOON)
+
+    assert not await leases.save_checkpoint(A_SESSION, STEP, 2, "bert", "row 500")
+    assert not await leases.save_checkpoint(A_SESSION, STEP, 1, "anna", "row 500")
+    assert not await leases.save_checkpoint(A_SESSION, STEP, 3, "anna", "row 500")
+    await leases.revoke(A_SESSION, STEP, 2, SOON)
+    assert not await leases.save_checkpoint(A_SESSION, STEP, 2, "anna", "row 500")
+
+    assert await checkpoint_of(leases) is None
+
+
+async def test_a_checkpoint_of_four_kilobytes_is_kept_and_a_larger_one_refused(leases: Leases) -> None:
+    await leases.claim(A_SESSION, STEP, 1, "anna", SOON)
+    longest = "ä" * (MAX_CHECKPOINT_BYTES // 2)
+
+    assert await leases.save_checkpoint(A_SESSION, STEP, 1, "anna", longest)
+    for wrong in (longest + "a", "a\ud800"):
+        with pytest.raises(InvalidRequestError):
+            await leases.save_checkpoint(A_SESSION, STEP, 1, "anna", wrong)
+
+    assert await checkpoint_of(leases) == longest

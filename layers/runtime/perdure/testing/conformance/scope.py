@@ -123,6 +123,9 @@ class _ScopedLeases:
     async def revoke(self, key: SessionKey, step_id: str, attempt: int, now: datetime) -> RevokeResult:
         return await self._leases.revoke(self._scope.inner(key), step_id, attempt, now)
 
+    async def save_checkpoint(self, key: SessionKey, step_id: str, attempt: int, owner: str, text: str) -> bool:
+        return await self._leases.save_checkpoint(self._scope.inner(key), step_id, attempt, owner, text)
+
     async def read_lease(self, key: SessionKey, step_id: str) -> Lease | None:
         return await self._leases.read_lease(self._scope.inner(key), step_id)
 

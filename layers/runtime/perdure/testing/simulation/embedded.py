@@ -41,6 +41,7 @@ KINDS: dict[str, Kind] = {
     "claim": "write",
     "renew": "write",
     "revoke": "write",
+    "save_checkpoint": "write",
     "send": "send",
     "set": "send",
     "cancel": "send",
