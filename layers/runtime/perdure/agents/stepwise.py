@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from perdure.agents.calls import requested_calls, unknown_tool
+from perdure.agents.cut import CutOff, unless
 from perdure.agents.definition import AgentDefinition
 from perdure.agents.execution import output_text, run_body
 from perdure.agents.files import stored_files
@@ -41,23 +41,19 @@ class StepwiseRunner:
         prepared = await prepare(agent, context)
         call = _ProviderCall(context)
         stream = _stream(agent, context, prepared)
-        reading = asyncio.ensure_future(call.read(stream))
-        aborting = asyncio.ensure_future(context.abort.wait())
         try:
-            await asyncio.wait({reading, aborting}, return_when=asyncio.FIRST_COMPLETED)
-            if not reading.done():
-                raise ModelCallError(
-                    "the model call was aborted", kind="aborted", retryable=False, partial_text=call.text
-                )
-            response = reading.result()
+            response = await unless(context.abort.wait, call.read(stream))
             files = await stored_files(response.files, agent.store_file, prepared.step)
             return replace(_outcome(prepared, context, response), files=files)
+        except CutOff:
+            raise ModelCallError(
+                "the model call was aborted", kind="aborted", retryable=False, partial_text=call.text
+            ) from None
         except ModelCallError as error:
             error.partial_text = error.partial_text or call.text
             raise
         finally:
-            aborting.cancel()
-            await _close(reading, stream)
+            await _close(stream)
 
     async def execute_tool(self, agent: AgentDefinition, context: ToolContext, arguments: JsonObject) -> str | ToolTask:
         """Run one of the agent's tools.
@@ -122,13 +118,8 @@ def _stream(agent: AgentDefinition, context: AgentTurnContext, prepared: Prepare
     return agent.generate(Generation(request=prepared.request, client=prepared.client, context=context))
 
 
-async def _close(reading: asyncio.Future[ModelResponse], stream: AsyncIterator[StreamItem]) -> None:
-    """End the reading and the stream. A failure of the cleanup never replaces what went wrong before."""
-    if not reading.done():
-        reading.cancel()
-        await asyncio.wait({reading})
-    if not reading.cancelled():
-        reading.exception()  # seen, so that asyncio does not report it a second time
+async def _close(stream: AsyncIterator[StreamItem]) -> None:
+    """End the stream. A failure of the cleanup never replaces what went wrong before."""
     aclose = getattr(stream, "aclose", None)
     if aclose is not None:
         with contextlib.suppress(Exception):

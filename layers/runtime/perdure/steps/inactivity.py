@@ -49,8 +49,9 @@ async def unless_silent(work: Coroutine[Any, Any, T], activity: Activity, limit:
             return working.result()
     finally:
         silent.cancel()
-        working.cancel()
-        await asyncio.wait({working, silent})
+        if not working.done():
+            working.cancel()
+            await asyncio.wait({working, silent})
         if not working.cancelled():
             working.exception()  # seen: what its cleanup raised never replaces how it ended
     raise ModelCallError(
