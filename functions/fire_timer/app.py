@@ -2,6 +2,6 @@
 
 from perdure.aws.bootstrap import runtime
 from perdure.aws.handlers import timer_handler
-from perdure.steps.recover import fire_timer
+from perdure.steps.waking import fire_timer
 
 handler = timer_handler(fire_timer, runtime)

@@ -2,6 +2,7 @@
 
 from perdure.aws.bootstrap import runtime
 from perdure.aws.handlers import dead_letter_handler
-from perdure.steps.recover import fire_timer, record_dead_letter
+from perdure.steps.recover import record_dead_letter
+from perdure.steps.waking import fire_timer
 
 handler = dead_letter_handler(record_dead_letter, runtime, fire=fire_timer)

@@ -9,7 +9,7 @@ from typing import Any
 from perdure.core import texts
 from perdure.core.codec import decode, encode
 from perdure.core.commands import Command, ModelFinished, SendInput, ToolStarted
-from perdure.core.decide import decide, head_bytes
+from perdure.core.decide import decide
 from perdure.core.decision import Decision
 from perdure.core.entries import Entry
 from perdure.core.expected import awaited_steps, expected_timers, sweep_due_at
@@ -18,6 +18,7 @@ from perdure.core.head import Head
 from perdure.core.history import HistoryItem, ModelItem, ToolResultItem, Transcript, UserItem, history, wire_ids
 from perdure.core.limits import MAX_HEAD_BYTES, MAX_PARALLEL_WRITES
 from perdure.core.public import inputs_of, public_calls, public_messages
+from perdure.core.size import head_bytes
 from perdure.core.usage import TOKEN_FIGURES, CallUsage, UsageTotals
 from perdure.errors import RequestError
 from tests.unit.core.builders import Play

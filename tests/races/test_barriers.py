@@ -19,8 +19,9 @@ from perdure.errors import RequestConflictError
 from perdure.models.scripted import Reply, ScriptedModel, call, tool_results, user_texts
 from perdure.service import LOCAL_CALLER
 from perdure.steps.call_tool import call_tool
-from perdure.steps.recover import fire_timer, sweep_session
+from perdure.steps.recover import sweep_session
 from perdure.steps.run_model import run_model
+from perdure.steps.waking import fire_timer
 from perdure.testing.barriers import Order, in_order
 from perdure.testing.fixtures import SESSION
 from tests.races.conftest import ORDERS

@@ -21,8 +21,9 @@ from perdure.core.limits import LEASE_DURATION, LEASE_GRACE, START_LEASE
 from perdure.ports import Leases
 from perdure.steps.base import StepDeps, StepMessage
 from perdure.steps.call_tool import call_tool
-from perdure.steps.recover import fire_timer, record_dead_letter, sweep_session
+from perdure.steps.recover import record_dead_letter, sweep_session
 from perdure.steps.run_model import run_model
+from perdure.steps.waking import fire_timer
 from perdure.testing.fixtures import SESSION, Stage, open_stage
 from tests.unit.steps.builders import HangingModel, an_agent, asking_for
 

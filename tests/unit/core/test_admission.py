@@ -2,9 +2,9 @@
 
 import pytest
 
-from perdure.core.decide import head_bytes
 from perdure.core.head import Head
 from perdure.core.limits import MAX_HEAD_BYTES
+from perdure.core.size import head_bytes
 from perdure.errors import InvalidRequestError, RequestConflictError, TooLargeError
 from tests.unit.core.builders import ALICE, BOB, GOES_ON, Play, a_claim, a_read, a_session, a_single_write, asked_for
 

@@ -6,8 +6,8 @@ import pytest
 
 from perdure.core import texts
 from perdure.core.commands import Reconnect
-from perdure.core.decide import head_bytes
 from perdure.core.history import ModelItem, ToolResultItem, wire_ids
+from perdure.core.size import head_bytes
 from perdure.core.usage import CallUsage
 from tests.unit.core.builders import (
     GOES_ON,

@@ -16,7 +16,8 @@ from perdure.errors import UnknownRecordVersionError
 from perdure.ports import SessionKey, SessionStore
 from perdure.steps.base import StepMessage
 from perdure.steps.call_tool import call_tool
-from perdure.steps.recover import fire_timer, record_dead_letter, sweep, sweep_session
+from perdure.steps.recover import record_dead_letter, sweep, sweep_session
+from perdure.steps.waking import fire_timer
 from perdure.testing.fixtures import SESSION, Stage, open_stage
 from tests.unit.steps.builders import an_agent, asking_for
 

@@ -25,6 +25,7 @@ from perdure.agents.prepare import PrepareStep
 from perdure.agents.prompt import Prompt, PromptSection, composed, sections_of
 from perdure.agents.reconnect import QUICK, ReconnectPolicy
 from perdure.agents.runner import AgentFrameworkRunner, Generate
+from perdure.agents.schedules import OnSchedule
 from perdure.agents.settings import ModelChoice, ModelResolver, SettingsResolver
 from perdure.agents.step import InstructionContext
 from perdure.agents.stop_policies import StopPolicy
@@ -94,6 +95,7 @@ class AgentDefinition:
         approval_mode: What holds for sessions whose settings do not say (`core.settings.APPROVAL_MODES`). `deny_all` is
             for an agent that has nobody to ask.
         approval_order: Whether the approvals of one response are asked all at once or one after the other.
+        on_schedule: Called for every occurrence of a schedule that is due, before its message is sent.
         history: How stopped and failed turns are shown to the model.
 
     Raises:
@@ -125,6 +127,7 @@ class AgentDefinition:
     generate: Generate | None = None
     runner: AgentFrameworkRunner | None = None
     inbox: InboxSettings = field(default_factory=InboxSettings)
+    on_schedule: OnSchedule | None = None
     reconnect: ReconnectPolicy = QUICK
     approval_mode: str = "ask"
     approval_order: Literal["parallel", "sequential"] = "parallel"

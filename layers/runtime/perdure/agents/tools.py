@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from perdure.agents.execution import output_text, run_body
 from perdure.agents.policies import ApprovalRule, Effect, check_effect
-from perdure.agents.waiting import Answer, DurableSteps, ToolTask, check_wait
+from perdure.agents.waiting import Answer, DurableSteps, SessionHandle, ToolTask, check_wait
 from perdure.errors import ConfigurationError, PermanentError, ToolExecutionError
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ class ToolContext:
         save_checkpoint: Keeps a text for the next attempt, in place of the one before; for async tools. At most 4096
             bytes of UTF-8, else `InvalidRequestError`. True: it is kept. False: it may be lost, which is no reason
             to stop. A tool whose attempt was given up is cut off here. Outside a session nothing is kept.
+        session: Its own session: messages and schedules. None: no runtime runs this tool.
     """
 
     tenant: str
@@ -69,6 +70,7 @@ class ToolContext:
     durable: DurableSteps | None = None
     checkpoint: str | None = None
     save_checkpoint: SaveCheckpoint = _saved_nowhere
+    session: SessionHandle | None = None
 
     async def step(self, name: str, function: Callable[[], Awaitable[T] | T]) -> T:
         """Do something once, whatever happens to this call: later runs of it get the recorded result.

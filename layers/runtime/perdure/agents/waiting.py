@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal, Protocol
@@ -10,6 +10,8 @@ from typing import Any, Literal, Protocol
 from perdure.core.ids import canonical_json
 from perdure.core.limits import MAX_POLL_INTERVAL, MAX_WAIT, MIN_POLL_INTERVAL
 from perdure.errors import ConfigurationError, PermanentError, ToolExecutionError
+
+JsonObject = dict[str, Any]
 
 MAX_TASK_ID = 2000
 """Length of the handle of remote work, in characters. Our own choice."""
@@ -124,6 +126,51 @@ class Parked(BaseException):
 
 class AttemptOver(BaseException):
     """Ends a tool's attempt that is not to do anything more."""
+
+
+class SessionHandle(Protocol):
+    """A running tool's hand on its own session. A retried tool does the same again, and it is done once."""
+
+    async def append(self, text: str, *, name: str = "message", delivery: str = "queue") -> JsonObject:
+        """Send a message into the session, as `<call>:<name>`; `{message_id, delivered_as, turn_id?}`.
+
+        Raises:
+            ToolExecutionError: It was refused: the session is closed or full, or the name has another text.
+        """
+        ...
+
+    async def schedule(
+        self,
+        text: str,
+        *,
+        when: Mapping[str, Any],
+        schedule_id: str | None = None,
+        metadata: JsonObject | None = None,
+        replace: bool = False,
+    ) -> JsonObject:
+        """Have a message come at a time, or every so often; `{schedule_id, next_at}`.
+
+        Args:
+            when: Exactly one of `at`, `after` and `every`; see `core.calendar.parse_when`.
+            schedule_id: 1 to 64 characters. None: the call's id, which is a reminder of its own (spec SCHD-07).
+            replace: It takes the place of one with this id; else another content is refused.
+
+        Raises:
+            ToolExecutionError: It was refused; the text says why.
+        """
+        ...
+
+    async def cancel_schedule(self, schedule_id: str) -> JsonObject:
+        """Forget a schedule.
+
+        Raises:
+            ToolExecutionError: There is none of this id.
+        """
+        ...
+
+    async def schedules(self) -> list[JsonObject]:
+        """Return the session's schedules: `{schedule_id, next_at, text, when}`."""
+        ...
 
 
 class DurableSteps(Protocol):

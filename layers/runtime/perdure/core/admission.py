@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from perdure.core.commands import InboxPolicy, SendInput
 from perdure.core.decision import Decision, Draft
 from perdure.core.delivery import deliver
@@ -14,9 +16,21 @@ from perdure.core.turns import preview_of, start_next
 from perdure.core.values import replace
 from perdure.errors import RequestConflictError
 
+JsonObject = dict[str, Any]
+
 
 def on_send_input(draft: Draft, command: SendInput) -> Decision:
     """Accept a message in the one commit that also starts its turn, or let it wait as its delivery says."""
+    return draft.decision(admit(draft, command), command.receipts)
+
+
+def admit(draft: Draft, command: SendInput) -> JsonObject:
+    """Accept a message; returns what its sender is told.
+
+    Raises:
+        RequestConflictError: `session_closed`, `agent_mismatch`, or the id is taken by a message that waits. The draft
+            is as it was.
+    """
     begin_session(draft, command.actor, command.agent, command.default_agent)
     head = draft.head
     if head.closed_at is not None:
@@ -58,12 +72,12 @@ def on_send_input(draft: Draft, command: SendInput) -> Decision:
     )
     delivered_as = deliver(draft, (message,), delivery, command.actor)
     start_next(draft)
-    reply = {"message_id": message_id, "delivered_as": delivered_as, "version": draft.version}
+    reply: JsonObject = {"message_id": message_id, "delivered_as": delivered_as, "version": draft.version}
     if find(draft.head, message_id) is not None:
         draft.event("message_queued", {"message_id": message_id, "delivery": delivered_as})
     else:
         reply["turn_id"] = draft.turn.turn_id
-    return draft.decision(reply, command.receipts)
+    return reply
 
 
 def begin_session(draft: Draft, actor: Actor, agent: str | None, default_agent: str) -> None:

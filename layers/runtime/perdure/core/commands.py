@@ -24,6 +24,7 @@ from perdure.core.control_commands import (
 )
 from perdure.core.entries import Actor, FileRef
 from perdure.core.head import Frontier
+from perdure.core.schedule_commands import CancelSchedule, SetSchedule
 from perdure.core.usage import CallUsage
 from perdure.core.wait_commands import (
     CancelWait,
@@ -284,7 +285,7 @@ class ResolveInterrupt:
 class TimerFired:
     """A timer came due. With another fence than HEAD's it is stale and does nothing.
 
-    `details`: what the worker looked up for it: the `reason` of a durable wait.
+    `details`: what the worker looked up for it: the `reason` of a durable wait, the `spec` of a schedule.
     """
 
     timer_id: str
@@ -328,10 +329,12 @@ UserCommand = (
     | ChangeWait
     | CancelWait
     | StartSession
+    | SetSchedule
+    | CancelSchedule
 )
 """What somebody outside asks for. It gives up after too many lost races, and needs a session that exists."""
 
-BEGINS_A_SESSION = (SendInput, SeedHistory, StartSession)
+BEGINS_A_SESSION = (SendInput, SeedHistory, StartSession, SetSchedule)
 """The commands that do not need one."""
 
 StepCommand = (

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
 from perdure.core import commands as c
-from perdure.core import control, parks, tasks, waits
+from perdure.core import control, parks, schedules, tasks, waits
 from perdure.core import control_commands as cc
+from perdure.core import schedule_commands as sc
 from perdure.core import wait_commands as wc
 from perdure.core.admission import on_send_input
-from perdure.core.codec import encode
 from perdure.core.decision import Decision, Draft
 from perdure.core.head import Head
 from perdure.core.hold import on_credential_changed
@@ -23,6 +22,7 @@ from perdure.core.questions import on_tool_asked
 from perdure.core.recovery import on_attempt_lost, on_attempt_put_off
 from perdure.core.seeding import on_seed_history, on_start_session
 from perdure.core.settings import on_update_settings
+from perdure.core.size import head_bytes
 from perdure.core.tools import on_tool_finished, on_tool_started, on_tools_finished
 from perdure.errors import NotFoundError, TooLargeError
 
@@ -49,6 +49,8 @@ _TRANSITIONS: dict[type[Any], tuple[str, Callable[[Draft, Any], Decision]]] = {
     cc.UpdateSettings: ("update_settings", on_update_settings),
     cc.CloseSession: ("close_session", control.on_close_session),
     cc.SeedHistory: ("seed_history", on_seed_history),
+    sc.SetSchedule: ("set_schedule", schedules.on_set_schedule),
+    sc.CancelSchedule: ("cancel_schedule", schedules.on_cancel_schedule),
     wc.ToolAsked: ("tool_asked", on_tool_asked),
     wc.StepRecorded: ("step_recorded", parks.on_step_recorded),
     wc.OutputShown: ("output_shown", parks.on_output_shown),
@@ -89,8 +91,8 @@ def decide(head: Head, command: c.Command, *, now: datetime, commit_id: str, tak
         draft = Draft(head, now=now, commit_id=commit_id, kind=kind)
         return draft.decision(decision.reply, receipts)
     if (
-        isinstance(command, (c.SendInput, cc.EditMessage))
-        and decision.head.inbox
+        isinstance(command, (c.SendInput, cc.EditMessage, sc.SetSchedule))
+        and (decision.head.inbox or decision.head.schedules)
         and head_bytes(decision.head) > MAX_HEAD_BYTES
     ):
         raise TooLargeError(
@@ -98,8 +100,3 @@ def decide(head: Head, command: c.Command, *, now: datetime, commit_id: str, tak
             "wait for its turn to end, or stop it"
         )
     return decision
-
-
-def head_bytes(head: Head) -> int:
-    """Return the size of HEAD's stored form, in bytes."""
-    return len(json.dumps(encode(head), separators=(",", ":")))

@@ -9,7 +9,7 @@ from typing import Any
 from perdure.core.commands import Taker
 from perdure.core.control_commands import ReceiptClaim
 from perdure.core.entries import SCHEMA_VERSION as ENTRY_SCHEMA
-from perdure.core.entries import CallFact, Entry, Event, Input, Message, Receipt
+from perdure.core.entries import CallFact, Entry, Event, Input, Message, Receipt, ScheduleSpec
 from perdure.core.head import SCHEMA_VERSION as HEAD_SCHEMA
 from perdure.core.head import Call, Head, Turn
 from perdure.core.ids import made_by
@@ -57,6 +57,7 @@ class Draft:
         self._settings: JsonObject | None = None
         self._partial: str | None = None
         self._facts: list[CallFact] = []
+        self._schedules: list[ScheduleSpec] = []
         self._message_sequence = head.message_sequence
         self._event_sequence = head.event_sequence
 
@@ -159,6 +160,10 @@ class Draft:
             return call
         return replace(call, records=(*call.records, self.version))
 
+    def schedule(self, spec: ScheduleSpec) -> None:
+        """Keep a schedule as it was set."""
+        self._schedules.append(spec)
+
     def fact(self, call_id: str, kind: str, value: Any = None, *, name: str = "") -> None:
         """Keep a fact of a call in this entry; whoever wants it knows the version."""
         self._facts.append(CallFact(call_id=call_id, kind=kind, name=name, value=value))
@@ -192,6 +197,7 @@ class Draft:
             settings=self._settings,
             partial=self._partial,
             facts=tuple(self._facts),
+            schedules=tuple(self._schedules),
             schema_version=ENTRY_SCHEMA,
         )
         head = replace(

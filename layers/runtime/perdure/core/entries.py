@@ -111,6 +111,28 @@ class CallFact:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleSpec:
+    """A schedule as it was set. Exactly one of `at` and `every` is there.
+
+    Attributes:
+        when: What was asked for, as it was written.
+        every: A `calendar.Recurrence`, encoded.
+        actor: Who set it; the author of its messages.
+        max_attempts: Tries to deliver one occurrence.
+    """
+
+    schedule_id: str
+    text: str
+    when: JsonObject
+    actor: Actor
+    at: datetime | None = None
+    every: JsonObject | None = None
+    metadata: JsonObject | None = None
+    delivery: str | None = None
+    max_attempts: int = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
     """Proof that a command with an idempotency key was accepted, and what was answered."""
 
@@ -140,6 +162,7 @@ class Entry:
         settings: The session's settings from here on; HEAD points at the entry that holds them.
         partial: Text of an answer that was cut, for the provider call that follows a long wait.
         facts: What calls of the running turn will want to know again.
+        schedules: Those that this commit set.
     """
 
     version: int
@@ -157,6 +180,7 @@ class Entry:
     settings: JsonObject | None = None
     partial: str | None = None
     facts: tuple[CallFact, ...] = ()
+    schedules: tuple[ScheduleSpec, ...] = ()
     schema_version: int = 1  # what a record that does not say it has; never changes
 
     @staticmethod

@@ -93,10 +93,13 @@ def _dispatch(kind: str, step_id: str, step: ModelStep | Call | Cancellation) ->
 
 
 def expected_timers(head: Head) -> tuple[Timer, ...]:
-    """Return the timers that should be set: the deadlines of pending interrupts, and the ends of waits."""
+    """Return the timers that should be set: deadlines of pending interrupts, ends of waits, schedules."""
     turn = head.turn
+    schedules = [
+        Timer(timer_id=f"schedule:{each.schedule_id}", fence=each.fence, due_at=each.due_at) for each in head.schedules
+    ]
     if turn is None:
-        return ()
+        return tuple(schedules)
     deadlines = [
         Timer(timer_id=i.interrupt_id, fence=i.fence, due_at=i.deadline)
         for i in turn.interrupts
@@ -107,7 +110,7 @@ def expected_timers(head: Head) -> tuple[Timer, ...]:
         for call in turn.calls
         if call.wait is not None and call.wait.until is not None
     ]
-    return (*deadlines, *waits)
+    return (*deadlines, *waits, *schedules)
 
 
 def sweep_due_at(head: Head) -> datetime | None:

@@ -37,6 +37,7 @@ __all__ = [
     "Interrupt",
     "ModelStep",
     "QueuedMessage",
+    "Schedule",
     "StopMarker",
     "Task",
     "Turn",
@@ -210,6 +211,33 @@ class Hold:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """A schedule's next occurrence; what it sends is in the entry of `version`.
+
+    Attributes:
+        fence: Of its timer: the version that set the time.
+        slot: When the occurrence is due by the schedule.
+        number: Of the occurrence, from 1.
+        content: A hash of what was asked for, by which the same schedule is recognised.
+        attempt: Of this occurrence, from 1.
+        retry_at: When it is tried again. None: it was not tried yet.
+    """
+
+    schedule_id: str
+    version: int
+    fence: int
+    slot: datetime
+    number: int
+    content: str
+    attempt: int = 1
+    retry_at: datetime | None = None
+
+    @property
+    def due_at(self) -> datetime:
+        return self.retry_at or self.slot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
     """A session's control record. Version 0 is a session that was never written.
 
@@ -226,6 +254,7 @@ class Head:
         approval_mode: What a person changed it to while calls may be running (spec APPR-08). None: the agent's.
         closed_at: It takes no more messages since then (spec SESS-19).
         cancellations: Remote work of calls that are over, which is asked to stop.
+        schedules: Messages that come by themselves.
     """
 
     version: int = 0
@@ -250,6 +279,7 @@ class Head:
     approval_mode: str | None = None
     closed_at: datetime | None = None
     cancellations: tuple[Cancellation, ...] = ()
+    schedules: tuple[Schedule, ...] = ()
     schema_version: int = 1  # what a record that does not say it has; never changes
 
     @property

@@ -7,6 +7,7 @@ from perdure.core.commands import ResolveInterrupt, TimerFired
 from perdure.core.decision import Decision, Draft
 from perdure.core.head import Call, Interrupt
 from perdure.core.questions import decide_question, expire_question
+from perdure.core.schedules import TIMER_PREFIX, on_schedule_due
 from perdure.core.turns import join_calls
 from perdure.core.waits import end_wait, waiting_call
 from perdure.errors import NotFoundError, RequestConflictError
@@ -34,7 +35,9 @@ def on_resolve_interrupt(draft: Draft, command: ResolveInterrupt) -> Decision:
 
 
 def on_timer_fired(draft: Draft, command: TimerFired) -> Decision:
-    """Let a deadline pass, or a wait end. A stale or early timer does nothing (spec WAIT-08)."""
+    """Let a deadline pass, a wait end, or a schedule occur. A stale or early timer does nothing (spec WAIT-08)."""
+    if command.timer_id.startswith(TIMER_PREFIX):
+        return on_schedule_due(draft, command)
     turn = draft.head.turn
     interrupt = next((i for i in turn.interrupts if i.interrupt_id == command.timer_id), None) if turn else None
     if interrupt is not None and interrupt.fence == command.fence:

@@ -95,6 +95,15 @@ MIN_POLL_INTERVAL = timedelta(seconds=1)
 MAX_POLL_INTERVAL = timedelta(days=1)
 """Time between two looks at remote work; rounded up to whole seconds (spec TASK-02)."""
 
+MAX_SCHEDULES = 100
+"""Schedules of one session. Each takes about 150 bytes of HEAD. Our own choice."""
+
+LATE_AFTER = timedelta(seconds=60)
+"""An occurrence that is sent later than this says so. Our own choice: the grace of a timer."""
+
+SCHEDULE_RETRY_LIMIT = timedelta(seconds=60)
+"""Longest wait between two tries of an occurrence: 1, 2, 4 … 60 s (spec SCHD-03)."""
+
 MAX_RECORDS = 100
 """Facts that one call may have recorded: questions, answers, steps, sleeps and events. Each takes some bytes of HEAD.
 Our own choice."""

@@ -13,6 +13,7 @@ from perdure.core.decision import Decision, Draft
 from perdure.core.entries import Actor
 from perdure.core.head import Call, Interrupt, Turn, Wait
 from perdure.core.limits import MAX_WAIT
+from perdure.core.schedules import cancel_schedule, move, occur, schedule_of
 from perdure.core.tasks import look_now
 from perdure.core.turns import join_calls
 from perdure.core.values import replace
@@ -74,12 +75,21 @@ def end_wait(draft: Draft, call: Call, details: JsonObject, *, skipped: bool) ->
 
 
 def on_skip_wait(draft: Draft, command: SkipWait) -> Decision:
-    """End a wait now, as if its time had come.
+    """End a wait now, as if its time had come; of a schedule, send the next occurrence now.
 
     Raises:
         NotFoundError: `wait_not_found`: nothing of this id waits.
         RequestConflictError: `not_pending`: it waits for something that only arrives, not for a time.
     """
+    schedule = schedule_of(draft.head, command.wait_id)
+    if schedule is not None:
+        if command.details.get("version") != schedule.version:
+            raise RequestConflictError(
+                f"{command.wait_id!r} was changed meanwhile: read it again", code="stale_revision"
+            )
+        draft.event("wait.skipped", {"wait_id": command.wait_id, "actor": _by(command.actor)})
+        occur(draft, schedule, command.details, early=True)
+        return draft.decision({"result": "recorded"}, command.receipts)
     call = _waiting(draft, command.wait_id)
     assert call.wait is not None, "it waits"
     if call.wait.until is None:
@@ -101,7 +111,12 @@ def on_change_wait(draft: Draft, command: ChangeWait) -> Decision:
     """
     check_distance(draft.now, command.until)
     interrupt = _pending(draft, command.wait_id)
-    if interrupt is not None:
+    schedule = schedule_of(draft.head, command.wait_id)
+    if schedule is not None:
+        if command.until is None:
+            raise InvalidRequestError(f"{command.wait_id!r} needs a time: send `until`, or cancel it")
+        move(draft, schedule, command.until)
+    elif interrupt is not None:
         if interrupt.deadline is not None and draft.now >= interrupt.deadline:
             raise RequestConflictError(f"the deadline of {command.wait_id!r} has passed", code="deadline_passed")
         moved = replace(interrupt, deadline=command.until, fence=draft.version, asked_version=interrupt.raised_version)
@@ -124,6 +139,10 @@ def on_cancel_wait(draft: Draft, command: CancelWait) -> Decision:
     Raises:
         NotFoundError: `wait_not_found`.
     """
+    schedule = schedule_of(draft.head, command.wait_id)
+    if schedule is not None:
+        cancel_schedule(draft, schedule, command.actor)
+        return draft.decision({"result": "recorded"}, command.receipts)
     turn = draft.head.turn
     call = turn.call(command.wait_id) if turn else None
     if call is None or (call.wait is None and (call.task is None or call.is_final)):

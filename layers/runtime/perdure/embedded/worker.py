@@ -14,9 +14,10 @@ from perdure.errors import PerdureError
 from perdure.ports import SessionKey
 from perdure.steps.base import StepDeps, StepMessage
 from perdure.steps.call_tool import call_single_attempt_tool, call_tool
-from perdure.steps.recover import fire_timer, sweep, sweep_session_safely
+from perdure.steps.recover import sweep, sweep_session_safely
 from perdure.steps.run_model import run_model
 from perdure.steps.tasks import cancel_tool_task, poll_tool_task
+from perdure.steps.waking import fire_timer
 
 logger = logging.getLogger("perdure")
 

@@ -39,6 +39,7 @@ from perdure.steps.durable import RecordedSteps
 from perdure.steps.facts import CallFacts, facts_of
 from perdure.steps.group import finish_in_line, finish_together, is_grouped
 from perdure.steps.progress import Progress
+from perdure.steps.session_handle import StepSession
 
 JsonObject = dict[str, Any]
 
@@ -137,6 +138,7 @@ async def _outcome(
         durable=RecordedSteps(attempt, call, facts),
         checkpoint=await attempt.checkpoint(),
         save_checkpoint=attempt.save_checkpoint,
+        session=StepSession(attempt),
     )
     try:
         output = await attempt.run(_body(runner, agent, context, arguments), cancel_on_abort=call.is_read)

@@ -5,18 +5,17 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
-from perdure.core.commands import AttemptLost, TimerFired
+from perdure.core.commands import AttemptLost
 from perdure.core.control_commands import CredentialChanged
 from perdure.core.expected import Dispatch, expected_dispatches, expected_timers
 from perdure.core.head import Head, Hold
-from perdure.core.ids import version_of
 from perdure.core.limits import LEASE_GRACE, START_LEASE, TIMER_GRACE
-from perdure.core.waits import waiting_call
 from perdure.ports import Ports, SessionKey
 from perdure.steps.base import StepDeps, StepMessage
 from perdure.steps.commit import execute, logger, resend_unclaimed
 from perdure.steps.group import take_known_outcome
 from perdure.steps.progress import parts_of
+from perdure.steps.waking import fire_timer
 
 JsonObject = dict[str, Any]
 
@@ -25,30 +24,6 @@ FIRST_SWEEP_DELAY = timedelta(seconds=60)
 
 LAST_SWEEP_DELAY = timedelta(hours=1)
 """Longest time between two looks."""
-
-
-async def fire_timer(deps: StepDeps, key: SessionKey, timer_id: str, fence: int) -> None:
-    """Tell the session that a timer came due. One whose fence moved does nothing (spec WAIT-08)."""
-    loaded = await deps.ports.store.load(key)
-    fired = TimerFired(
-        timer_id=timer_id, fence=fence, details=await wait_details(deps.ports, key, loaded.head, timer_id)
-    )
-    await execute(deps.ports, key, fired, known=loaded)
-
-
-async def wait_details(ports: Ports, key: SessionKey, head: Head, wait_id: str) -> JsonObject:
-    """Return what the end of a wait tells and HEAD does not hold: the reason that the model gave for it."""
-    call = waiting_call(head.turn, wait_id)
-    version = version_of(wait_id)
-    if call is None or not call.built_in or version is None:
-        return {}
-    for entry in (await ports.store.read(key, first=version, last=version)).entries:
-        for message in entry.messages:
-            for part in message.parts:
-                if part.get("tool_call_id") == wait_id and part["type"] == "tool_call":
-                    reason = part["arguments"].get("reason")
-                    return {} if reason is None else {"reason": reason}
-    return {}
 
 
 async def sweep(deps: StepDeps, *, limit: int = 1000) -> int:

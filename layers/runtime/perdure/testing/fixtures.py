@@ -34,8 +34,8 @@ from perdure.service import LOCAL_CALLER, Caller, Service
 from perdure.session import BoundService, Session
 from perdure.steps.base import HotTurn, StepDeps, StepMessage
 from perdure.steps.call_tool import call_single_attempt_tool, call_tool
-from perdure.steps.recover import fire_timer
 from perdure.steps.run_model import run_model
+from perdure.steps.waking import fire_timer
 from perdure.testing.clock import VirtualClock
 
 JsonObject = dict[str, Any]
