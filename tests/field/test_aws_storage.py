@@ -85,7 +85,7 @@ def test_f092_a_result_near_or_over_the_item_limit_is_kept_whole_and_the_session
         return large
 
     model = asking_for("fetch", answer="fetched")
-    harness = deploy(an_agent(fetch, model=model))
+    harness = deploy(an_agent(fetch, model=model, tool_output_limit=None))
 
     for question in ("Fetch it.", "And again."):
         send(harness, question)

@@ -85,7 +85,9 @@ class Operations:
 
     def _can_run(self, agent_name: str | None, tool_name: str) -> bool:
         agent = self._deps.agents.get(agent_name or "")
-        return agent is not None and (agent.runner is not None or agent.tool(tool_name) is not None)
+        return agent is not None and (
+            agent.runner is not None or agent.tool(tool_name) is not None or agent.built_in(tool_name) is not None
+        )
 
 
 def _operation(command: Command) -> Operation:

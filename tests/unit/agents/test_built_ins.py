@@ -177,7 +177,10 @@ def test_any_runner_may_offer_them_and_an_enabled_name_is_reserved_for_it_too() 
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
-        ({"built_in_tools": ["ask_us"]}, "'ask_us', which does not exist: there is ask_user, durable_wait"),
+        (
+            {"built_in_tools": ["ask_us"]},
+            "'ask_us', which does not exist: there is ask_user, durable_wait, read_tool_output",
+        ),
         ({"built_in_tools": ["ask_user", "ask_user"]}, "names the built-in tool 'ask_user' twice"),
         (
             {"built_in_tools": ["ask_user"], "tools": [function_tool(name="ask_user")(lambda: "")]},

@@ -49,7 +49,8 @@ def script(request: Any) -> Reply:
 @pytest.fixture
 async def stage() -> AsyncIterator[Stage]:
     """A session whose turn has made large calls with large outputs and waits for a person; much is queued behind it."""
-    async with open_stage(an_agent(dump, post, model=ScriptedModel(script))) as opened:
+    agent = an_agent(dump, post, model=ScriptedModel(script), tool_output_limit=None)
+    async with open_stage(agent) as opened:
         for _ in range(7):
             await opened.send(QUOTES[: MIB // 2])
         await opened.run_all()
@@ -113,7 +114,7 @@ async def test_pages_of_messages_end_early_and_go_on_until_all_were_shown(stage:
     assert sequences == list(range(1, (await stage.head()).message_sequence + 1))
 
 
-async def test_the_model_is_given_the_whole_of_what_a_reader_sees_the_head_of(stage: Stage) -> None:
+async def test_a_model_whose_agent_wants_so_is_given_the_whole_of_what_a_reader_sees_the_head_of(stage: Stage) -> None:
     (waiting,) = (await stage.snapshot())["pending_interrupts"]
     await stage.approve(waiting["interrupt_id"], arguments_hash=waiting["arguments_hash"])
     await stage.run_next()

@@ -14,6 +14,8 @@ from types import MappingProxyType
 from typing import Any
 
 from perdure.agents.policies import EffectivePolicy
+from perdure.core.limits import MAX_TOOL_OUTPUT_BYTES
+from perdure.core.outputs import READER
 from perdure.errors import ConfigurationError
 
 JsonObject = dict[str, Any]
@@ -30,11 +32,24 @@ MAX_CHOICE_CHARACTERS = 200
 MAX_REASON_CHARACTERS = 1000
 """Length of the reason of a wait, in characters. Our own choice."""
 
+MAX_READ_CHARACTERS = 16_000
+"""Longest answer of `read_tool_output`, in characters, its first line included. Our own choice: what a prompt shows of
+an output by default."""
+
+MAX_SEARCH_CHARACTERS = 200
+"""Length of a text that is looked for in an output, in characters. Our own choice."""
+
+SHORTEST_OUTPUT_LIMIT = 1000
+"""Least that `AgentDefinition.tool_output_limit` may be, in characters. Our own choice: the notes need their room."""
+
 DEFAULT_MAX_WAIT = timedelta(days=365)
 """Default of `AgentDefinition.max_wait` (spec WAIT-01)."""
 
 LONGEST_TIME = timedelta(days=3653)
 """The most that a wait or a question may be allowed. Our own choice: ten years are far from the last day of a clock."""
+
+_LONGEST_CALL_ID = 64
+"""In characters: what providers take."""
 
 POLICY = EffectivePolicy(effect="read", requires_approval=False)
 """What holds for every built-in tool."""
@@ -96,12 +111,18 @@ def enabled(agent: str, names: Sequence[str], own: Collection[str], policies: Co
     return tuple(name for name in BUILT_IN_TOOLS if name in names)
 
 
-def check_times(agent: str, max_wait: timedelta, question_deadline: timedelta | None) -> None:
-    """Refuse times of an agent that no timer could hold.
+def check_limits(
+    agent: str, *, max_wait: timedelta, question_deadline: timedelta | None, output_limit: int | None
+) -> None:
+    """Refuse limits of an agent that nothing could hold.
 
     Raises:
-        ConfigurationError: One of them is not within its limits.
+        ConfigurationError: One of them is too large or too small.
     """
+    if output_limit is not None and output_limit < SHORTEST_OUTPUT_LIMIT:
+        raise ConfigurationError(
+            f"tool_output_limit of agent {agent!r} must be {SHORTEST_OUTPUT_LIMIT} characters or more, or None"
+        )
     if max_wait % timedelta(seconds=1) or not timedelta(seconds=1) <= max_wait <= LONGEST_TIME:
         raise ConfigurationError(f"max_wait of agent {agent!r} must be whole seconds, from one second to ten years")
     if question_deadline is not None and not timedelta(0) < question_deadline <= LONGEST_TIME:
@@ -222,7 +243,58 @@ def _durable_wait(max_wait: timedelta) -> BuiltInTool:
     )
 
 
+_READ_OUTPUT = _object(
+    {
+        "tool_call_id": {"type": "string", "description": "Of the call whose output is read, as its note names it."},
+        "offset": {
+            "type": "integer",
+            "minimum": 0,
+            "default": 0,
+            "description": "Where to begin, in characters from the start of the output.",
+        },
+        "limit": {
+            "type": "integer",
+            "minimum": 1,
+            "maximum": MAX_READ_CHARACTERS,
+            "description": "Characters to read; as many as there may be if it is left out.",
+        },
+        "search": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": MAX_SEARCH_CHARACTERS,
+            "description": "Look for this text, upper and lower case alike, and get the places where it stands.",
+        },
+    },
+    "tool_call_id",
+)
+
+
+def _checked_reading(raw: Mapping[str, Any]) -> JsonObject:
+    given = _given(raw, _READ_OUTPUT)
+    _check_text("tool_call_id", given["tool_call_id"], _LONGEST_CALL_ID)
+    for name, least, most in (("offset", 0, MAX_TOOL_OUTPUT_BYTES), ("limit", 1, MAX_READ_CHARACTERS)):
+        value = given.get(name, least)
+        if type(value) is not int:
+            raise ValueError(f"{name}: must be a whole number")
+        if not least <= value <= most:
+            raise ValueError(f"{name}: must be from {least} to {most}")
+    if "search" in given:
+        _check_text("search", given["search"], MAX_SEARCH_CHARACTERS)
+    return given
+
+
+_READ_OUTPUT_TOOL = BuiltInTool(
+    name=READER,
+    description=(
+        "Read or search the whole output of an earlier tool call of this conversation that was too long to be shown. "
+        "Use it instead of making the same call again."
+    ),
+    parameters=_READ_OUTPUT,
+    validate=_checked_reading,
+    in_core=False,
+)
+
 BUILT_IN_TOOLS: Mapping[str, BuiltInTool] = MappingProxyType(
-    {tool.name: tool for tool in (_ASK_USER_TOOL, _durable_wait(DEFAULT_MAX_WAIT))}
+    {tool.name: tool for tool in (_ASK_USER_TOOL, _durable_wait(DEFAULT_MAX_WAIT), _READ_OUTPUT_TOOL)}
 )
 """Every built-in tool by its name, in the order in which models are offered them (spec CLIENT-13)."""

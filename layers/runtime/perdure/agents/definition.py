@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Literal, cast
 
 from perdure.agents.acceptance import Acceptance
-from perdure.agents.built_ins import DEFAULT_MAX_WAIT, BuiltInTool, built_in_tool, check_times, enabled
+from perdure.agents.built_ins import DEFAULT_MAX_WAIT, BuiltInTool, built_in_tool, check_limits, enabled
 from perdure.agents.files import UNRESOLVED, FileResolver, StoreFile, Unresolved
 from perdure.agents.inbox import InboxSettings
 from perdure.agents.policies import (
@@ -32,6 +32,7 @@ from perdure.agents.stop_policies import StopPolicy
 from perdure.agents.tools import FunctionTool
 from perdure.core.history import HistoryOptions
 from perdure.core.limits import MAX_MODEL_CALLS_PER_TURN
+from perdure.core.outputs import DEFAULT_OUTPUT_LIMIT, READER
 from perdure.core.settings import APPROVAL_MODES
 from perdure.errors import ConfigurationError
 from perdure.models.base import ModelClient, ToolDefinition
@@ -75,6 +76,8 @@ class AgentDefinition:
         built_in_tools: Names of `BUILT_IN_TOOLS` to offer; each is reserved, a read, and needs no approval.
         max_wait: Longest wait that `durable_wait` takes, in whole seconds, at most ten years.
         question_deadline: How long a question of `ask_user` waits for its answer, at most ten years. None: for ever.
+        tool_output_limit: Characters of a tool's output that a prompt shows, 1,000 or more: three quarters of them from
+            its start, the rest from its end. The log keeps the whole. None: prompts show all of it.
         max_model_calls: Cap of one turn; then the model must answer without tools (spec SESS-08).
         stop_policies: End a turn before its next model call; the first that wants to wins.
         prepare_step: Called before every provider call; may change what is asked for this step, or raise
@@ -115,6 +118,7 @@ class AgentDefinition:
     built_in_tools: Sequence[str] = ()
     max_wait: timedelta = DEFAULT_MAX_WAIT
     question_deadline: timedelta | None = None
+    tool_output_limit: int | None = DEFAULT_OUTPUT_LIMIT
     max_model_calls: int = MAX_MODEL_CALLS_PER_TURN
     tool_timeout: timedelta = timedelta(minutes=14)
     stop_policies: Sequence[StopPolicy] = ()
@@ -144,10 +148,19 @@ class AgentDefinition:
                 raise ConfigurationError(f"tool name {name!r} of agent {self.name!r} must match {_NAME.pattern}")
             if names.count(name) > 1:
                 raise ConfigurationError(f"agent {self.name!r} has two tools named {name!r}: rename one")
-        check_times(self.name, self.max_wait, self.question_deadline)
+        check_limits(
+            self.name,
+            max_wait=self.max_wait,
+            question_deadline=self.question_deadline,
+            output_limit=self.tool_output_limit,
+        )
         object.__setattr__(
             self, "built_in_tools", enabled(self.name, self.built_in_tools, names, tuple(self.tool_policies))
         )
+        history = replace(
+            self.history, tool_output_limit=self.tool_output_limit, reads_outputs=READER in self.built_in_tools
+        )
+        object.__setattr__(self, "history", history)
         for name in self.tool_policies:
             if name not in names and (self.runner is None or not is_tool_name(name)):
                 raise ConfigurationError(f"agent {self.name!r} has a policy for {name!r}, which is none of its tools")

@@ -9,6 +9,7 @@ from perdure.core import texts
 from perdure.core.decision import Draft
 from perdure.core.head import Call, Cancellation
 from perdure.core.limits import LEASE_DURATION, MAX_PARALLEL_WRITES
+from perdure.core.outputs import seal
 from perdure.core.values import replace
 
 
@@ -23,6 +24,7 @@ def settle_call(draft: Draft, call: Call, status: str, output: str, *, reason: s
                 "tool_name": call.tool_name,
                 "status": status,
                 "output": output,
+                **seal(output),
             },
         ),
     )

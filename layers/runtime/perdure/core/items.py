@@ -66,10 +66,14 @@ class HistoryOptions:
         interrupted_assistant: An answer that was stopped: as the model's own words with a mark, in a note of ours, in a
             `[turn_aborted]` user text, or not at all (spec STOP-10).
         failed_evidence: Whether what a failed turn had of an answer is shown, marked as none (spec MODEL-25).
+        tool_output_limit: As the agent has it: characters of a tool's output that are shown. None: all of them.
+        reads_outputs: As the agent has it: its models have a tool to read what is not shown.
     """
 
     interrupted_assistant: InterruptedAssistant = "marked"
     failed_evidence: bool = False
+    tool_output_limit: int | None = None
+    reads_outputs: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

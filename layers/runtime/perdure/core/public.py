@@ -17,7 +17,7 @@ from perdure.core.usage import call_figures, total_figures
 
 JsonObject = dict[str, Any]
 
-_INTERNAL_PART_FIELDS = ("provider_call_id",)
+_INTERNAL_PART_FIELDS = ("provider_call_id", "sha256")
 
 
 def public_messages(entries: Sequence[Entry]) -> list[JsonObject]:

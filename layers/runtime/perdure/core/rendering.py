@@ -19,6 +19,7 @@ from perdure.core.items import (
     UserItem,
     file_of,
 )
+from perdure.core.outputs import ShownOutputs
 
 JsonObject = dict[str, Any]
 
@@ -90,8 +91,9 @@ class ShownTurn:
         """Return the turn as the model should see it, and what was decided of each message."""
         items: list[HistoryItem] = []
         decisions: list[RecordDecision] = []
+        outputs = ShownOutputs(options)
         for message in self._messages:
-            shown, decision, reason = self._message(message, options, leads=self._is_first and not items)
+            shown, decision, reason = self._message(message, options, outputs, leads=self._is_first and not items)
             items += shown
             decisions.append(
                 RecordDecision(message_id=message.message_id, turn_id=self.turn_id, decision=decision, reason=reason)
@@ -100,7 +102,7 @@ class ShownTurn:
             items.append(UserItem(text=note))
         return items, decisions
 
-    def _message(self, message: Message, options: HistoryOptions, *, leads: bool) -> _Shown:
+    def _message(self, message: Message, options: HistoryOptions, outputs: ShownOutputs, *, leads: bool) -> _Shown:
         fate = self._fate
         if message.role == "user":
             if (message.turn_id, message.message_id) in self._rehomed:
@@ -118,23 +120,23 @@ class ShownTurn:
             return [ModelItem(text=text)], "marked", message.status
         parts = tuple(fate.cut(message.message_id, message.parts)) if fate is not None else message.parts
         if message.status == "superseded" or (fate is not None and fate.discarded):
-            return self._superseded(parts)
+            return self._superseded(parts, outputs)
         if message.status == "interrupted":
             return _interrupted(_text(parts), options), "marked", "interrupted"
         was_cut = parts != message.parts
         output = _model_item(parts, None if was_cut else message.provider)
-        shown: list[HistoryItem] = [output, *(self._result(call) for call in output.calls)]
+        shown: list[HistoryItem] = [output, *(self._result(call, outputs) for call in output.calls)]
         if not (output.calls or output.text or output.files):
             return [], "left_out", "behind_the_frontier" if was_cut else "empty"
         return shown, "cut" if was_cut else "shown", "frontier" if was_cut else None
 
-    def _superseded(self, parts: tuple[JsonObject, ...]) -> _Shown:
+    def _superseded(self, parts: tuple[JsonObject, ...], outputs: ShownOutputs) -> _Shown:
         """Leave a superseded answer out, but for calls that ran: effects are never hidden from the model."""
         calls = _model_item(parts, None).calls
         ran = any(self._results.get(call.call_id, {}).get("status") != "rejected" for call in calls)
         if not ran:
             return [], "left_out", "superseded"
-        return [ModelItem(text="", calls=calls), *(self._result(call) for call in calls)], "cut", "superseded"
+        return [ModelItem(text="", calls=calls), *(self._result(call, outputs) for call in calls)], "cut", "superseded"
 
     def _ending_note(self, options: HistoryOptions) -> str | None:
         """Return the note behind a turn that ended without an answer; None for one that was answered or still runs."""
@@ -153,11 +155,11 @@ class ShownTurn:
             "Do not repeat these tool calls unless the user asks again."
         )
 
-    def _result(self, call: CallItem) -> ToolResultItem:
+    def _result(self, call: CallItem, outputs: ShownOutputs) -> ToolResultItem:
         result = self._results.get(call.call_id)
-        status, output = (
-            ("outcome_unknown", texts.OUTCOME_UNKNOWN) if result is None else (result["status"], result["output"])
-        )
+        status, output = ("outcome_unknown", texts.OUTCOME_UNKNOWN)
+        if result is not None:
+            status, output = result["status"], outputs.shown(call, result)
         if call.call_id in self._notes:
             note = self._notes[call.call_id]
             output = f"{output}\n\n{texts.NOTE} {note}"

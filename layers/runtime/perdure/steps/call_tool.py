@@ -74,7 +74,7 @@ async def run_call(
     if agent is None:
         detail = f"agent {attempt.head.agent!r} is not part of this deployment"
         return await _can_not_run(deps, attempt, call, texts.did_not_run(detail))
-    if agent.runner is None and agent.tool(call.tool_name) is None:
+    if agent.runner is None and agent.tool(call.tool_name) is None and agent.built_in(call.tool_name) is None:
         return await _can_not_run(deps, attempt, call, unknown_tool(agent, call.tool_name))
     attempt.deadline = min(attempt.deadline, attempt.started_at + min(agent.tool_timeout, STEP_BUDGET))
     facts = await facts_of(attempt.ports.store, attempt.key, call.call_id, call.records)
@@ -141,7 +141,7 @@ async def _outcome(
         session=StepSession(attempt),
     )
     try:
-        output = await attempt.run(_body(runner, agent, context, arguments), cancel_on_abort=call.is_read)
+        output = await attempt.run(_body(runner, agent, context, arguments, attempt), cancel_on_abort=call.is_read)
     except ToolInputRequested as asked:
         return asked_by(attempt, call, asked)
     except Parked as parked:
@@ -231,8 +231,16 @@ def polls(agent: AgentDefinition, runner: AgentFrameworkRunner, tool_name: str) 
 
 
 async def _body(
-    runner: AgentFrameworkRunner, agent: AgentDefinition, context: ToolContext, arguments: JsonObject
+    runner: AgentFrameworkRunner,
+    agent: AgentDefinition,
+    context: ToolContext,
+    arguments: JsonObject,
+    attempt: Attempt,
 ) -> str | ToolTask:
+    if agent.built_in(context.tool_name) is not None:
+        from perdure.steps.outputs import run_built_in  # most agents have none
+
+        return await run_built_in(agent, attempt, context.tool_name, arguments)
     output = await runner.execute_tool(agent, context, arguments)
     if not isinstance(output, (str, ToolTask)):  # None would read as cut off, and anything else can't be stored
         raise TypeError(f"{context.tool_name} returned {type(output).__name__} where its output text was expected")
