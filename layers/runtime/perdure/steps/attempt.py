@@ -21,7 +21,7 @@ from perdure.core.limits import LEASE_DURATION, LEASE_RENEWAL
 from perdure.errors import PerdureError, StoreUnavailableError
 from perdure.ports import Loaded, Ports, SessionKey
 from perdure.steps.base import StepMessage
-from perdure.steps.commit import Executed, execute, logger, resend_unclaimed
+from perdure.steps.commit import Executed, despite_outages, execute, logger, resend_unclaimed
 
 T = TypeVar("T")
 
@@ -164,6 +164,16 @@ class Attempt:
             return ()
         return tuple(entry for entry in recent if entry.version >= first)
 
+    async def entries(self, first: int, last: int) -> tuple[Entry, ...]:
+        """Read entries of the log, from one version to another. An outage that passes costs a wait and no attempt.
+
+        Raises:
+            StoreUnavailableError: It did not pass.
+        """
+        return (
+            await despite_outages(self.ports, lambda: self.ports.store.read(self.key, first=first, last=last))
+        ).entries
+
     async def commit(self, command: StepCommand, *, taker: Taker | None = None) -> Executed:
         """Carry out a command of this step, on what this worker knows if that is still current."""
         if self.settling is not None and not self.goes_on:  # what is settled now leaves HEAD with this very commit
@@ -235,7 +245,8 @@ async def claimed(
         aside: As in `taken`, of a worker that goes on after this attempt.
     """
     owner = ports.new_id()
-    holds, loaded = await _claim_and_load(ports, message, owner, ports.clock.now() + LEASE_DURATION, first)
+    until = ports.clock.now() + LEASE_DURATION
+    holds, loaded = await despite_outages(ports, lambda: _claim_and_load(ports, message, owner, until, first))
     head = loaded.head
     if head.turn is None or not _is_expected(head, message):
         if holds and _waits_for_the_gate(head, message):

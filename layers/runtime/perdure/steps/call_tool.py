@@ -99,7 +99,7 @@ async def _arguments(attempt: Attempt, call: Call, made_by: Entry | None) -> Jso
     entries: Sequence[Entry] = (made_by,) if made_by is not None and made_by.version == version else ()
     entries = entries or attempt.at_hand(version)[:1]
     if not entries:
-        entries = (await attempt.ports.store.read(attempt.key, first=version, last=version)).entries
+        entries = await attempt.entries(version, version)
     for entry in entries:
         for message in entry.messages:
             for part in message.parts:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from perdure.core.commands import Command, ModelFinished, ModelWaits, Taker, ToolFinished, ToolsFinished, UserCommand
 from perdure.core.control_commands import ReceiptClaim
@@ -22,6 +22,7 @@ from perdure.ports import Loaded, Ports, SessionKey
 
 logger = logging.getLogger("perdure")
 
+T = TypeVar("T")
 JsonObject = dict[str, Any]
 
 MAX_CONFLICTS = 64
@@ -136,10 +137,35 @@ async def execute(
             outages += 1
             if outages > (MAX_OUTAGES_OF_AN_OUTCOME if isinstance(command, _OUTCOMES) else MAX_OUTAGES):
                 raise
-            await ports.clock.sleep(min(OUTAGE_DELAY_SECONDS * 2 ** (outages - 1), LONGEST_OUTAGE_DELAY_SECONDS))
+            await ports.clock.sleep(_outage_delay(outages))
         else:
             done = Executed(head=decision.head, reply=decision.reply, entry=decision.entry, known=made)
             return await _effects_sent(ports, key, loaded.head, done, goes_on=taker is not None)
+
+
+async def despite_outages(ports: Ports, ask: Callable[[], Awaitable[T]], *, most: int = MAX_OUTAGES) -> T:
+    """Ask the store, and ask again when it gives no answer.
+
+    Args:
+        ask: May run again: a read, a claim (the store remembers its owner), an outcome that is put once more.
+        most: Times that it may give none.
+
+    Raises:
+        StoreUnavailableError: It gave none once more.
+    """
+    outages = 0
+    while True:
+        try:
+            return await ask()
+        except StoreUnavailableError:
+            outages += 1
+            if outages > most:
+                raise
+            await ports.clock.sleep(_outage_delay(outages))
+
+
+def _outage_delay(outages: int) -> float:
+    return min(OUTAGE_DELAY_SECONDS * 2.0 ** (outages - 1), LONGEST_OUTAGE_DELAY_SECONDS)
 
 
 async def _let_others_pass(ports: Ports, commit_id: str, conflicts: int) -> None:

@@ -13,7 +13,7 @@ from perdure.core.tools import is_awaited
 from perdure.ports import Ports, SessionKey
 from perdure.steps.attempt import Attempt
 from perdure.steps.base import Line
-from perdure.steps.commit import Executed, execute
+from perdure.steps.commit import MAX_OUTAGES_OF_AN_OUTCOME, Executed, despite_outages, execute
 
 ALONE_UP_TO = 4
 """Calls in flight up to which an outcome is committed alone (design §3)."""
@@ -58,9 +58,12 @@ async def finish_together(attempt: Attempt, finished: ToolFinished) -> Executed:
     another one that took it along."""
     ports, key = attempt.ports, attempt.key
     assert ports.results is not None, "outcomes are grouped"
-    await ports.results.put(key, finished)
+    results = ports.results
+    await despite_outages(ports, lambda: results.put(key, finished), most=MAX_OUTAGES_OF_AN_OUTCOME)
     await ports.clock.sleep(_jitter_ms(attempt.owner) / 1000)
-    loaded, known = await asyncio.gather(ports.store.load(key), ports.results.of_turn(key, finished.turn_id))
+    loaded, known = await despite_outages(
+        ports, lambda: asyncio.gather(ports.store.load(key), results.of_turn(key, finished.turn_id))
+    )
     if not is_awaited(loaded.head, finished):
         return Executed(head=loaded.head, reply={"accepted": True})
     outcomes = _awaited(loaded.head, known)

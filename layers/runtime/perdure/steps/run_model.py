@@ -269,7 +269,7 @@ class _ModelCall:
         if first <= attempt.head.version:
             entries = attempt.at_hand(first)
             if not entries:
-                entries = (await attempt.ports.store.read(attempt.key, first=first, last=attempt.head.version)).entries
+                entries = await attempt.entries(first, attempt.head.version)
             transcript.extend(entries)
         return transcript
 
