@@ -6,7 +6,12 @@ from perdure.aws.sockets import ticket_issuer
 from perdure.service import Service
 
 handler = api_handler(
-    lambda: Service(runtime().deps, authorize=runtime().authorize, webhooks=runtime().webhooks),
+    lambda: Service(
+        runtime().deps,
+        authorize=runtime().authorize,
+        webhooks=runtime().webhooks,
+        webhook_secret=runtime().webhook_secret,
+    ),
     tenant_claim=runtime().settings.tenant_claim,
     tickets=ticket_issuer(runtime),
     run=lambda work: runtime().run(work),

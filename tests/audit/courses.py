@@ -25,11 +25,18 @@ from perdure.models import ScriptedModel
 from perdure.models.base import ModelRequest
 from perdure.models.scripted import Reply, call
 from perdure.testing.lambda_harness import Crash, LambdaHarness
+from perdure.webhooks import HookMessage, Webhook
 
 HUGE = "x" * 320_000
 """A text that is too large for a table item, so that it goes to the bucket."""
 
 SOON, LATER = timedelta(minutes=10), timedelta(hours=2)
+HOOK_SECRET = b"a secret that nobody else knows"
+HOOK_SECRETS = json.dumps({"COURSE_HOOK_SECRET": HOOK_SECRET.decode()})
+HOOK = Webhook(
+    name="told", secret_env="COURSE_HOOK_SECRET", handler=lambda event: HookMessage(event["session"], "say something")
+)
+
 CROWD = ("pay_soon", "pay_soon", "pay_later", "look", "look", "charge", "charge")
 """Calls of one answer that leave two steps for each function, and timers by message and by schedule."""
 
@@ -90,6 +97,7 @@ class Course:
     def __init__(self, harness: LambdaHarness) -> None:
         self.harness = harness
         harness.agents = agents()
+        harness.webhooks = [HOOK]
         self._sessions = 0
 
     # --- what a user does ------------------------------------------------------------------------------------------
@@ -232,6 +240,9 @@ def _api(course: Course) -> None:
     course.harness.cold_start()
     course.harness.gateway.http("GET", path)
     course.harness.gateway.http("GET", "/v1/sessions")
+    told = course.harness.gateway.hook("told", {"session": "told"}, secret=HOOK_SECRET)
+    assert told.status == 202, told.body
+    course.harness.settle()
 
 
 def _model(course: Course) -> None:

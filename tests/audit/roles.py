@@ -13,8 +13,8 @@ from perdure.testing.permissions import Grant, Watch
 from tests.build.cloudformation import Template, as_list, read_template
 
 ACCOUNT = "123456789012"
-MODEL_KEY = "model-key"
-"""Name of the secret that stands for the parameter `ModelKeySecretArn`."""
+MODEL_KEY, WEBHOOK_SECRETS = "model-key", "webhook-secrets"
+"""Names of the secrets that stand for the parameters `ModelKeySecretArn` and `WebhookSecretsArn`."""
 
 _QUEUES = dict(
     zip(("RunModelQueue", "CallToolQueue", "CallSingleAttemptToolQueue", "TimersQueue"), QUEUES, strict=True)
@@ -30,6 +30,7 @@ _NAMES = {
     "SocketApi": "socket",
     "StageName": "live",
     "ModelKeySecretArn": f"arn:aws:secretsmanager:{REGION}:{ACCOUNT}:secret:{MODEL_KEY}",
+    "WebhookSecretsArn": f"arn:aws:secretsmanager:{REGION}:{ACCOUNT}:secret:{WEBHOOK_SECRETS}",
     **{f"{name}.Arn": f"arn:aws:sqs:{REGION}:{ACCOUNT}:{queue}" for name, queue in _QUEUES.items()},
     **{
         f"{name.removesuffix('Queue')}DeadLetters.Arn": f"arn:aws:sqs:{REGION}:{ACCOUNT}:{queue}-dead-letters"

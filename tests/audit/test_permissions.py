@@ -16,9 +16,9 @@ from botocore.exceptions import ClientError
 from perdure.aws.model_key import KEY_VARIABLE
 from perdure.testing.lambda_harness import LambdaHarness
 from perdure.testing.permissions import Grant, Use, Watch
-from tests.audit.courses import live_through_everything
+from tests.audit.courses import HOOK_SECRETS, live_through_everything
 from tests.audit.report import report
-from tests.audit.roles import MODEL_KEY, USED_BY_LAMBDA, grants_of_template, watch
+from tests.audit.roles import MODEL_KEY, USED_BY_LAMBDA, WEBHOOK_SECRETS, grants_of_template, watch
 from tests.build.cloudformation import Template, as_list, read_template
 from tests.handlers.conftest import harness
 
@@ -35,13 +35,17 @@ def test_every_function_uses_all_that_its_role_allows_and_nothing_else(
     monkeypatch.setenv(KEY_VARIABLE, "")
     secret = harness.aws.clients.secrets.create_secret(Name=MODEL_KEY, SecretString="sk-7")["ARN"]
     seen = watch(harness)
-    with_key = dataclasses.replace(harness._settings, model_key_secret_arn=secret)
-    without_key = harness._settings
+    hooks = harness.aws.clients.secrets.create_secret(Name=WEBHOOK_SECRETS, SecretString=HOOK_SECRETS)["ARN"]
+    plain = harness._settings
+    settings = {
+        "run_model": dataclasses.replace(plain, model_key_secret_arn=secret),
+        "api": dataclasses.replace(plain, webhook_secrets_arn=hooks),
+    }
 
-    def give_the_key_to_the_model(function: str, _event: object) -> None:  # as the template does
-        harness._settings = with_key if function == "run_model" else without_key
+    def give_secrets_as_the_template_does(function: str, _event: object) -> None:
+        harness._settings = settings.get(function, plain)
 
-    harness.before_invocation = give_the_key_to_the_model
+    harness.before_invocation = give_secrets_as_the_template_does
 
     live_through_everything(harness)
 

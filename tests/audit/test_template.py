@@ -61,6 +61,12 @@ def test_every_parameter_is_checked_before_anything_is_made_of_it(template: Temp
         ("JwtIssuer", ["https://issuer.example.com/"], ["", "http://issuer.example.com", "issuer.example.com"]),
         ("JwtAudience", ["web", "web,mobile"], ["", "web,"]),
         ("TenantClaim", ["tenant", "custom:tenant", "https://example.com/tenant"], ["", "t" * 129]),
+        (
+            "AllowedOrigins",
+            ["", "https://app.example.com,http://localhost:5173"],
+            ["*", "app.example.com", "https://a/"],
+        ),
+        ("WebhookSecretsArn", ["", "arn:aws:secretsmanager:eu-west-1:1:secret:h-AbCdEf"], ["whsec_x", "arn:aws:ssm:x"]),
         ("AgentsModule", ["agents:agents", "shop.agents:all_of_them"], ["agents", "agents:", "a-b:c", "agents:a.b"]),
         ("ModelKeySecretArn", ["", "arn:aws:secretsmanager:eu-west-1:1:secret:k-AbCdEf"], ["my-key", "arn:aws:ssm:x"]),
         ("ModelBaseUrl", ["", "https://models.example.com/v1"], ["models.example.com"]),

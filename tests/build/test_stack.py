@@ -19,6 +19,7 @@ import boto3
 import pytest
 from moto import mock_aws
 
+from perdure.api.routes import ROUTES
 from tests.build.cloudformation import ROOT, Template
 
 pytestmark = pytest.mark.build
@@ -104,6 +105,36 @@ def test_the_transformed_template_has_no_serverless_resource_left(transformed: d
     types = {resource["Type"] for resource in transformed["Resources"].values()}
 
     assert not [name for name in types if name.startswith("AWS::Serverless::")]
+
+
+def test_pages_of_the_allowed_origins_may_use_what_the_api_has(transformed: dict[str, Any]) -> None:
+    """moto makes no HTTP API; a preflight goes to a deployed one in `tests/e2e/test_outsiders.py`."""
+    resources = transformed["Resources"]
+    condition, allowed, otherwise = resources["HttpApi"]["Properties"]["CorsConfiguration"]["Fn::If"]
+    preflight = resources["HttpPreflightRoute"]
+
+    assert (condition, otherwise) == ("HasAllowedOrigins", {"Ref": "AWS::NoValue"})
+    assert allowed["AllowOrigins"] == {"Ref": "AllowedOrigins"}
+    assert set(allowed["AllowMethods"]) == {route.method for route in ROUTES}
+    assert set(allowed["AllowHeaders"]) >= {"authorization", "content-type", "idempotency-key"}
+    assert "AllowCredentials" not in allowed, "a page sends a token, and never a cookie"
+    assert preflight["Condition"] == "HasAllowedOrigins"
+    assert preflight["Properties"]["RouteKey"] == "OPTIONS /v1/{proxy+}"
+    assert preflight["Properties"]["AuthorizationType"] == "NONE"
+
+
+def test_a_deployment_puts_its_tags_on_the_stack() -> None:
+    """CloudFormation hands them on to every resource; `tests/e2e/test_resources.py` sees them there."""
+    deploying = subprocess.run(
+        ["make", "--dry-run", "--always-make", "deploy", "TAGS=application=perdure team=support"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert deploying.stdout.count("deploy --tags application=perdure team=support") == 1
+    assert deploying.stdout.count("deploy --guided --tags application=perdure team=support") == 1
 
 
 def test_everything_that_moto_knows_is_made(stack: dict[str, str], transformed: dict[str, Any]) -> None:

@@ -17,7 +17,9 @@ HERE = Path(__file__).parent
 ORDER = (
     "test_resources",
     "test_conversations",
+    "test_outsiders",
     "test_sockets",
+    "test_sample_events",
     "test_operation",
     "test_faults",
     "test_later",

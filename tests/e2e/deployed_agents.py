@@ -11,6 +11,9 @@ from datetime import timedelta
 import agents as _users_own  # type: ignore[import-not-found]  # sets the shop's file
 from perdure import AgentDefinition, ToolPolicy, function_tool
 from perdure.agents.example import support
+from perdure.checks import Caller
+from perdure.core.entries import Actor
+from perdure.webhooks import HookMessage, Webhook
 
 VERSION = "1"
 
@@ -38,5 +41,13 @@ agents = [
     replace(support, tools=[*support.tools, read_archive, deployed_version]),
     _with_deadline("hasty", SHORT_DEADLINE),
     _with_deadline("patient", LONG_DEADLINE),
+]
+webhooks = [
+    Webhook(
+        name="parcels",
+        secret_env="PARCELS_HOOK_SECRET",
+        handler=lambda event: HookMessage(f"parcel-{event['parcel']}", event["text"]),
+        caller=Caller(tenant="shop", actor=Actor(issuer="https://issuer.perdure.test/", subject="anna")),
+    )
 ]
 assert _users_own.agents

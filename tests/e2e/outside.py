@@ -38,6 +38,12 @@ ISSUER_HOST = "issuer.perdure.test"
 ISSUER = f"https://{ISSUER_HOST}/"
 AUDIENCE = "perdure-e2e"
 MODEL_KEY = "sk-only-for-tests"
+HOOK, HOOK_SECRET = "PARCELS_HOOK_SECRET", "whsec_" + base64.b64encode(b"only for the parcels of tests").decode()
+"""Name and value of the secret that the parcel service signs with; see `deployed_agents`."""
+
+PAGE = "https://app.perdure.test"
+"""Where a page in a browser comes from that uses the API."""
+
 KEY_ID = "key-1"
 
 SLOWLY = "tell me slowly"

@@ -27,6 +27,8 @@ DEPLOY_SECONDS = 240
 UNKNOWN_TO_MINISTACK = {"AWS::ApiGatewayV2::RouteResponse"}
 """Types that it refuses. Its WebSocket routes answer without a route response; AWS's do not."""
 
+TAGS = {"application": "perdure", "team": "tests"}
+
 JsonObject = dict[str, Any]
 
 
@@ -112,6 +114,7 @@ class Stack:
             ["deploy", "--template-file", str(template), "--resolve-s3", "--no-progressbar"],
             ["--capabilities", "CAPABILITY_IAM", "--no-confirm-changeset", "--no-fail-on-empty-changeset"],
             ["--parameter-overrides", *overrides],
+            ["--tags", *(f"{name}={value}" for name, value in TAGS.items())],
         )
         self.__dict__.pop("ids", None)
         self.__dict__.pop("outputs", None)

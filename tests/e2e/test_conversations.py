@@ -22,6 +22,14 @@ FAR = "far"
 """A session whose deadline `test_later` looks at."""
 
 
+async def begin_far(world: World) -> None:
+    """Let a session wait for a decision whose deadline only a schedule can keep."""
+    async with world.user().session(FAR, agent="patient") as session:
+        await session.send(REFUND % (9, 34.2), idempotency_key="begin")
+        await asked(session)
+        world.begun.add(FAR)
+
+
 def schedules(world: World) -> list[str]:
     """Return the names of the schedules in the stack's group."""
     group = world.stack.ids["TimersScheduleGroup"]
@@ -102,10 +110,7 @@ async def test_a_decision_that_comes_too_late_is_made_by_the_deadline(world: Wor
 
 async def test_a_deadline_beyond_a_messages_delay_is_a_schedule(world: World) -> None:
     user = world.user()
-    async with user.session(FAR, agent="patient") as session:
-        await session.send(REFUND % (9, 34.2))
-        await asked(session)
-        world.begun.add(FAR)
+    await begin_far(world)
     (begun,) = schedules(world)
     async with user.session("decided-early", agent="patient") as session:
         await session.send(REFUND % (10, 27))

@@ -26,6 +26,17 @@ def waiting(world: World, queue: str) -> int:
     return sum(int(found[name]) for name in names)
 
 
+async def begin_upgrade(world: World) -> None:
+    """Deploy version 2 while an answer is being streamed. `test_later` looks at what became of that turn."""
+    async with world.user().session(UPGRADED) as upgraded:
+        await upgraded.send(SLOWLY, idempotency_key="begin")
+        async for event in upgraded.events(follow=True):
+            if event.type == "text_delta":
+                break
+    await asyncio.to_thread(lambda: world.stack.deploy(artifacts(world.folder / "built", version="2")))
+    world.begun.add(UPGRADED)
+
+
 @contextlib.asynccontextmanager
 async def broken_model_function(world: World) -> AsyncIterator[None]:
     """Deploy the model function with agents that can't be loaded, and let its messages come again at once.
@@ -66,16 +77,10 @@ async def test_a_message_that_no_handler_can_take_becomes_a_failed_turn_that_its
 
 
 async def test_an_upgrade_in_mid_turn_loses_nothing_and_what_comes_next_is_new(world: World) -> None:
-    async with world.user().session("waits") as waits, world.user().session(UPGRADED) as upgraded:
+    async with world.user().session("waits") as waits:
         await waits.send(REFUND % (8, 15))
         interrupt = await asked(waits)
-        await upgraded.send(SLOWLY)
-        async for event in upgraded.events(follow=True):
-            if event.type == "text_delta":
-                break
-
-        await asyncio.to_thread(lambda: world.stack.deploy(artifacts(world.folder / "built", version="2")))
-        world.begun.add(UPGRADED)
+        await begin_upgrade(world)
         await waits.resolve(interrupt, approved=True)
         snapshot = await ended(waits)
         await waits.send("call deployed_version {}")

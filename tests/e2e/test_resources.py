@@ -8,8 +8,16 @@ from typing import Any
 from tests.build.cloudformation import target
 from tests.e2e.emulator import ACCOUNT, REGION
 from tests.e2e.outside import AUDIENCE, ISSUER
-from tests.e2e.stack import left_out
+from tests.e2e.stack import NAME, TAGS, left_out
 from tests.e2e.world import World
+
+TAGGED = (
+    "AWS::DynamoDB::Table",
+    "AWS::SQS::Queue",
+    "AWS::Serverless::Function",
+    "AWS::Scheduler::ScheduleGroup",
+)
+"""What the emulator puts tags on, and tells of them, of all that AWS does."""
 
 QUEUE_ATTRIBUTES = {
     "VisibilityTimeout": "VisibilityTimeout",
@@ -146,6 +154,7 @@ def test_the_http_api_has_its_routes_behind_its_authorizer(world: World) -> None
         "ANY /v1/{proxy+}": "JWT",
         "GET /healthz": "NONE",
         "GET /openapi.json": "NONE",
+        "OPTIONS /v1/{proxy+}": "NONE",
         "POST /v1/hooks/{name}": "NONE",
     }
     assert [authorizer["JwtConfiguration"] for authorizer in authorizers] == [
@@ -205,6 +214,22 @@ def test_logs_are_kept_as_long_as_the_parameter_says_and_the_sweeps_are_counted(
 
     names = {f["metricTransformations"][0]["metricName"] for f in filters}
     assert names == {"SweepTroubles", "SweepLateness"}
+
+
+def test_the_tags_of_a_deployment_are_on_everything_that_can_have_any(world: World) -> None:
+    (stack,) = world.stack.client("cloudformation").describe_stacks(StackName=NAME)["Stacks"]
+    pages = world.stack.client("resourcegroupstaggingapi").get_paginator("get_resources").paginate()
+    tagged = {
+        entry["ResourceARN"].replace("/", ":").rpartition(":")[2]
+        for page in pages
+        for entry in page["ResourceTagMappingList"]
+        if {tag["Key"]: tag["Value"] for tag in entry["Tags"]}.items() >= TAGS.items()
+    }
+    wanted = {name: world.stack.ids[name].rpartition("/")[2] for name in world.stack.template.of_type(*TAGGED)}
+
+    assert {tag["Key"]: tag["Value"] for tag in stack["Tags"]} == TAGS
+    assert len(wanted) > 10
+    assert [name for name, physical in wanted.items() if physical not in tagged] == []
 
 
 def test_the_alarms_that_the_emulator_can_hold_are_there(world: World) -> None:

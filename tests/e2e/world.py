@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import shutil
 import signal
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.e2e.emulator import Emulator
-from tests.e2e.outside import AUDIENCE, ISSUER, MODEL_KEY, Outside
+from tests.e2e.outside import AUDIENCE, HOOK, HOOK_SECRET, ISSUER, MODEL_KEY, PAGE, Outside
 from tests.e2e.people import User
 from tests.e2e.stack import Stack, artifacts
 
@@ -52,14 +53,18 @@ def deployed(folder: Path, *, guarded: bool = False) -> Iterator[World]:
         try:
             emulator.start(proxy=outside.proxy, authority=outside.authority, guarded=guarded)
             stack = Stack(emulator, {})
-            secret = stack.client("secretsmanager").create_secret(Name="model-key", SecretString=MODEL_KEY)
+            secrets = stack.client("secretsmanager")
+            model_key = secrets.create_secret(Name="model-key", SecretString=MODEL_KEY)
+            hook_secrets = secrets.create_secret(Name="hook-secrets", SecretString=json.dumps({HOOK: HOOK_SECRET}))
             stack.deploy(
                 artifacts(folder / "built"),
                 JwtIssuer=ISSUER,
                 JwtAudience=AUDIENCE,
                 AgentsModule="deployed_agents:agents",
                 ModelBaseUrl=outside.model_url,
-                ModelKeySecretArn=secret["ARN"],
+                ModelKeySecretArn=model_key["ARN"],
+                WebhookSecretsArn=hook_secrets["ARN"],
+                AllowedOrigins=f"{PAGE},http://localhost:5173",
                 LogLevel="DEBUG",
                 ScheduleLeadSeconds=str(LEAD_SECONDS),
                 StepConcurrency="4",  # each step that runs at the same time is a process to start

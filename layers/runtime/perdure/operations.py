@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from perdure.access import Authorize, Operation, check_access
@@ -28,6 +28,7 @@ class Operations:
         knows_agents: False: it only looks at the sessions of a deployment whose agents it does not know.
         authorize: Says who else than its owner may do what to a session. None: nobody.
         webhooks: Whose events become messages.
+        webhook_secret: Returns a webhook's secret by its `secret_env`. None: from the environment.
     """
 
     def __init__(
@@ -37,9 +38,11 @@ class Operations:
         knows_agents: bool = True,
         authorize: Authorize | None = None,
         webhooks: Sequence[Webhook] = (),
+        webhook_secret: Callable[[str], str] | None = None,
     ) -> None:
         self._deps = deps
         self._webhooks = webhooks
+        self._webhook_secret = webhook_secret
         self._authorize = authorize
         self._knows_agents = knows_agents
         self._ports = deps.ports

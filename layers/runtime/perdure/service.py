@@ -36,7 +36,7 @@ from perdure.errors import InvalidRequestError, NotFoundError, RequestConflictEr
 from perdure.input_files import checked_files
 from perdure.ports import SessionKey
 from perdure.trusted import TrustedOperations
-from perdure.webhooks import Webhook, named, receive, verify
+from perdure.webhooks import Webhook, from_environment, named, receive, verify
 
 __all__ = ["LOCAL_CALLER", "Caller", "Service"]
 
@@ -128,9 +128,11 @@ class Service(ControlOperations, TrustedOperations):
         Raises:
             NotFoundError: There is no such webhook.
             UnauthorizedError: The signature or its time is wrong.
+            StoreUnavailableError: Its secret could not be read.
         """
         webhook = named(self._webhooks, name)
-        return webhook, verify(webhook.secret(), headers, body, self._ports.clock.now())
+        secret = webhook.secret(self._webhook_secret or from_environment)
+        return webhook, verify(secret, headers, body, self._ports.clock.now())
 
     async def receive_hook(self, webhook: Webhook, event_id: str, event: JsonObject) -> JsonObject:
         """Take an event whose signature was verified. Returns a receipt, or `{"ignored": true}`."""

@@ -36,6 +36,11 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _PREFIX = "whsec_"
 
 
+def from_environment(name: str) -> str:
+    """Return an environment variable; an empty text when it is not set."""
+    return os.environ.get(name, "")
+
+
 class HookMessage(NamedTuple):
     """What an event says to a session.
 
@@ -59,7 +64,8 @@ class Webhook:
 
     Attributes:
         name: `[A-Za-z0-9_-]{1,64}`.
-        secret_env: Name of the environment variable that holds the secret: `whsec_` and base64, or plain text.
+        secret_env: Name of the environment variable that holds the secret: `whsec_` and base64, or plain text. On AWS
+            also a name in the secret of the parameter `WebhookSecretsArn`.
         handler: Pure function of the event's JSON; None: the event concerns nobody. What it raises is a 500, and the
             sender tries again.
         caller: In whose name messages are sent: the owner of the sessions. Default: the local user.
@@ -79,13 +85,16 @@ class Webhook:
         if not _NAME.fullmatch(self.name):
             raise ConfigurationError(f"webhook {self.name!r} must have a name of 1 to 64 letters, digits, '_' and '-'")
 
-    def secret(self) -> bytes:
+    def secret(self, look_up: Callable[[str], str] = from_environment) -> bytes:
         """Return the secret.
 
+        Args:
+            look_up: Returns the text that is kept under `secret_env`; an empty one when there is none.
+
         Raises:
-            ConfigurationError: The environment has none, or none that could keep anybody out.
+            ConfigurationError: There is none, or none that could keep anybody out.
         """
-        text = os.environ.get(self.secret_env, "")
+        text = look_up(self.secret_env)
         try:
             secret = base64.b64decode(text.removeprefix(_PREFIX), validate=True) if text.startswith(_PREFIX) else None
         except binascii.Error:

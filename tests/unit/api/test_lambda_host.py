@@ -151,6 +151,14 @@ def test_a_path_under_a_stage_is_the_same_route(handler: Handler, service: Recor
     assert service.calls[0][3] == {"limit": 5, "wait_seconds": 2.0}
 
 
+def test_a_preflight_is_let_through_and_asks_the_service_for_nothing(handler: Handler, service: Recording) -> None:
+    """API Gateway adds what the stack allows; a status that is no success would make browsers give up."""
+    reply = handler(an_event("OPTIONS", "/v1/sessions/case-42/inputs"), None)
+
+    assert (reply["statusCode"], reply["body"]) == (204, "")
+    assert not service.calls
+
+
 @pytest.mark.parametrize(("method", "path"), [("GET", "/v1/nothing"), ("DELETE", "/v1/sessions/s-1"), ("GET", "/")])
 def test_a_missing_route_has_our_envelope(handler: Handler, method: str, path: str) -> None:
     assert told(handler(an_event(method, path), None)) == (404, "not_found")

@@ -21,6 +21,12 @@ WILDCARDS = {
     ("BodiesBucketPolicy", "s3:*"): "a Deny: it takes every action away from everybody without TLS",
 }
 
+SECRETS = {
+    # variable: who gets it, the parameter with the ARN, the policy that lets it be read
+    "MODEL_KEY_SECRET_ARN": ("run_model", "ModelKeySecretArn", "ModelKeyPolicy"),
+    "WEBHOOK_SECRETS_ARN": ("api", "WebhookSecretsArn", "WebhookSecretsPolicy"),
+}
+
 COMMITTING = {"api", "run_model", "call_tool", "call_single_attempt_tool", "fire_timer", "sweep", "record_dead_letter"}
 """Functions through which something happens to a session."""
 
@@ -83,13 +89,15 @@ def test_every_function_gets_every_name_that_the_settings_want(template: Templat
     wanted = {field.name.upper(): field for field in dataclasses.fields(Settings)}
 
     assert {name for name, field in wanted.items() if field.default is dataclasses.MISSING} <= given
-    assert set(wanted) - given == {"MODEL_KEY_SECRET_ARN"}
+    assert set(wanted) - given == set(SECRETS)
     assert given - set(wanted) == {"OPENAI_BASE_URL", "POWERTOOLS_SERVICE_NAME"}
-    assert [
-        template.folder(name)
-        for name, function in template.functions.items()
-        if "MODEL_KEY_SECRET_ARN" in function.get("Environment", {}).get("Variables", {})
-    ] == ["run_model"]
+    for variable, (folder, parameter, _) in SECRETS.items():
+        own = {
+            template.folder(name): function["Environment"]["Variables"][variable]
+            for name, function in template.functions.items()
+            if variable in function.get("Environment", {}).get("Variables", {})
+        }
+        assert own == {folder: {"Ref": parameter}}, variable
 
 
 # --- queues ------------------------------------------------------------------------------------------------------
@@ -188,14 +196,31 @@ def test_the_one_role_that_is_passed_on_may_only_send_to_the_timers_queue(templa
     assert "aws:SourceArn" in written(role["AssumeRolePolicyDocument"])
 
 
-def test_only_the_model_step_may_read_the_model_key(template: Template) -> None:
-    readers = [
-        template.folder(name)
+def test_a_secret_is_read_by_one_function_and_only_if_there_is_one(template: Template) -> None:
+    readers = {
+        template.folder(name): [
+            (statement["Action"], target(statement["Resource"]))
+            for statement in template.statements_of(name)
+            if "secretsmanager" in written(statement["Action"])
+        ]
         for name in template.functions
-        if any("secretsmanager" in written(s["Action"]) for s in template.statements_of(name))
-    ]
+    }
 
-    assert readers == ["run_model"]
+    assert {folder: read for folder, read in readers.items() if read} == {
+        folder: [("secretsmanager:GetSecretValue", parameter)] for folder, parameter, _ in SECRETS.values()
+    }
+    for folder, parameter, policy in SECRETS.values():
+        condition = template.resources[policy]["Condition"]
+        role = next(f["Role"] for name, f in template.functions.items() if template.folder(name) == folder)
+        attached = template.resources[target(role)]["Properties"]["ManagedPolicyArns"]
+        assert refs(template.document["Conditions"][condition]) == {parameter}
+        assert {"Fn::If": [condition, {"Ref": policy}, {"Ref": "AWS::NoValue"}]} in attached
+
+
+def test_the_value_of_a_secret_is_no_parameter_and_no_variable(template: Template) -> None:
+    """An ARN may be seen by whoever may look at the stack; a value, or a reference that becomes one, would be too."""
+    assert "{{resolve:" not in written(template.document)
+    assert [name for name in template.document["Parameters"] if "Secret" in name and not name.endswith("Arn")] == []
 
 
 # --- state -------------------------------------------------------------------------------------------------------
@@ -250,6 +275,7 @@ def test_nobody_comes_in_without_a_token_a_ticket_or_a_signature(template: Templ
         "ANY /v1/{proxy+}": "JWT",
         "GET /healthz": "NONE",
         "GET /openapi.json": "NONE",
+        "OPTIONS /v1/{proxy+}": "NONE",  # a preflight has no token, and changes nothing
         "POST /v1/hooks/{name}": "NONE",  # the function checks the signature
         "$connect": "CUSTOM",
         "$disconnect": "NONE",  # a connection exists only after $connect

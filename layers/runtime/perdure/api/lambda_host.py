@@ -70,6 +70,8 @@ async def _answer(
 ) -> ApiResponse:
     try:
         request = request_of(event)
+        if request.method == "OPTIONS":  # a browser asks whether it may; API Gateway adds what the stack allows
+            return ApiResponse(status=204, headers={"content-type": "text/plain"})
         caller = caller_of(event, tenant_claim)
         operations = service()
     except PerdureError as error:

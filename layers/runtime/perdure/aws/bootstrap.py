@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from datetime import timedelta
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -31,6 +31,7 @@ from perdure.steps.base import StepDeps
 if TYPE_CHECKING:  # what only the API's functions need
     from perdure.access import Authorize
     from perdure.aws.tickets import SocketTickets
+    from perdure.aws.webhook_secrets import WebhookSecrets
     from perdure.webhooks import Webhook
 
 T = TypeVar("T")
@@ -50,6 +51,7 @@ class Runtime:
         clock: Clock | None = None,
         new_id: NewId = new_id,
         agents: AgentRegistry | None = None,
+        webhooks: Sequence[Webhook] = (),
     ) -> None:
         self.settings = settings
         self.clients = clients or Clients(socket_endpoint=settings.socket_endpoint)
@@ -57,6 +59,7 @@ class Runtime:
         self.new_id = new_id
         self.settle_over = SETTLE_TAIL_BYTES
         self._agents = agents
+        self._webhooks = webhooks  # of given agents; else their module says
 
     @cached_property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -139,7 +142,14 @@ class Runtime:
     @cached_property
     def webhooks(self) -> list[Webhook]:
         """Whose events become messages: the agents' module may have `webhooks`."""
-        return [] if self._agents else webhooks_of(self.settings.perdure_agents)
+        return list(self._webhooks) if self._agents else webhooks_of(self.settings.perdure_agents)
+
+    @cached_property
+    def webhook_secret(self) -> WebhookSecrets:
+        """How the secret of a webhook is found."""
+        from perdure.aws.webhook_secrets import WebhookSecrets
+
+        return WebhookSecrets(self.clients, self.settings.webhook_secrets_arn)
 
 
 @cache

@@ -12,6 +12,9 @@ from typing import Any
 ATTEMPTS = 3
 """Attempts of one call, the first included (design §8)."""
 
+SECRET_ATTEMPTS = 5
+"""The same for a secret, without which a container can't do its work: about 8 s of waits between them, 15 at most."""
+
 TIMEOUT_SECONDS = 2
 """Connect and read timeout of one attempt (design §8): ten times the slowest write that was measured."""
 
@@ -52,7 +55,7 @@ class Clients:
 
     @cached_property
     def secrets(self) -> Any:
-        return self._client("secretsmanager")
+        return self._client("secretsmanager", attempts=SECRET_ATTEMPTS)
 
     @cached_property
     def connections(self) -> Any:
@@ -67,7 +70,14 @@ class Clients:
 
         return boto3.session.Session()
 
-    def _client(self, service: str, *, read_timeout: float = TIMEOUT_SECONDS, endpoint_url: str | None = None) -> Any:
+    def _client(
+        self,
+        service: str,
+        *,
+        attempts: int = ATTEMPTS,
+        read_timeout: float = TIMEOUT_SECONDS,
+        endpoint_url: str | None = None,
+    ) -> Any:
         from botocore.config import Config
         from botocore.exceptions import BotoCoreError
 
@@ -76,7 +86,7 @@ class Clients:
         config = Config(
             connect_timeout=TIMEOUT_SECONDS,
             read_timeout=read_timeout,
-            retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
+            retries={"mode": "standard", "total_max_attempts": attempts},
             max_pool_connections=THREADS,
         )
         try:

@@ -37,6 +37,7 @@ class Settings:
     tenant_claim: str = "tenant"
     schedule_lead_seconds: int = _LEAD_SECONDS
     model_key_secret_arn: str = ""  # set for functions that call models, if there is such a secret
+    webhook_secrets_arn: str = ""  # set for the function that answers the HTTP API, if there is such a secret
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Settings:
@@ -73,4 +74,4 @@ def _fits(name: str, value: str) -> bool:
         return _AGENTS.fullmatch(value) is not None
     if name == "schedule_lead_seconds":
         return value.isdecimal() and int(value) <= _LEAD_SECONDS
-    return name == "model_key_secret_arn" or bool(value)
+    return name in ("model_key_secret_arn", "webhook_secrets_arn") or bool(value)

@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 
 from perdure.aws.clients import Clients
 from perdure.testing.virtual_time import LoopClock
+from perdure.webhooks import signature
 
 if TYPE_CHECKING:
     from perdure.testing.lambda_harness import Invocation
@@ -74,6 +75,20 @@ class Gateway:
         event = self.request(
             method, path, body, tenant=tenant, subject=subject, key=key, query=query, token_seconds=token_seconds
         )
+        return self._answered(event)
+
+    def hook(self, name: str, event: Any, *, secret: bytes, event_id: str = "evt-1") -> Reply:
+        """Send another system's event to a webhook, signed and without a token."""
+        request = self.request("POST", f"/v1/hooks/{name}", event)
+        del request["requestContext"]["authorizer"], request["headers"]["authorization"]
+        request["routeKey"] = request["requestContext"]["routeKey"] = "POST /v1/hooks/{name}"
+        request["pathParameters"] = {"name": name}
+        at = int(self._clock.now().timestamp())
+        signed = signature(secret, event_id, at, request["body"].encode())
+        request["headers"] |= {"webhook-id": event_id, "webhook-timestamp": str(at), "webhook-signature": signed}
+        return self._answered(request)
+
+    def _answered(self, event: JsonObject) -> Reply:
         done = self._invoke("api", event)
         if done.answer is None:
             return Reply(500, {"message": "Internal Server Error"})

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import importlib.util
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -27,6 +27,7 @@ from perdure.testing.gateway import Gateway
 from perdure.testing.moto import AwsInProcess
 from perdure.testing.virtual_queues import Message, Queue, VirtualQueues, VirtualSchedules
 from perdure.testing.virtual_time import LoopClock, VirtualLoop
+from perdure.webhooks import Webhook
 
 JsonObject = dict[str, Any]
 Handler = Callable[[JsonObject, Any], JsonObject]
@@ -99,6 +100,7 @@ class LambdaHarness:
         deliveries: How often each message is handed over; 2 doubles everything, as SQS may.
         invocations: All invocations so far, the oldest first.
         before_invocation: Called before each one; may raise `Crash` to lose the invocation as a whole.
+        webhooks: What stands beside the agents in their module.
         threads: Where new containers make their calls; None: in the pool of `perdure.aws.clients`.
         running: The function that runs now; None: AWS itself, that is, the harness.
     """
@@ -110,6 +112,7 @@ class LambdaHarness:
     deliveries: int = 1
     invocations: list[Invocation] = field(default_factory=list)
     before_invocation: Callable[[str, JsonObject], None] = lambda _function, _event: None
+    webhooks: Sequence[Webhook] = ()
     threads: Executor | None = None
     running: str | None = None
 
@@ -193,7 +196,12 @@ class LambdaHarness:
 
     def _new_container(self) -> Runtime:
         container = Runtime(
-            self._settings, clients=self.aws.clients, clock=self.clock, new_id=self._new_id, agents=self.agents
+            self._settings,
+            clients=self.aws.clients,
+            clock=self.clock,
+            new_id=self._new_id,
+            agents=self.agents,
+            webhooks=self.webhooks,
         )
         container.__dict__["loop"] = self._new_loop()
         return container
