@@ -221,4 +221,16 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
         "--scenario two-reads --adapter aws --fault none --orders 20",
     ),
+    Mutation(
+        "lose-what-joined",
+        "an injected message whose turn ends without an answer goes back to the inbox (spec U-3)",
+        (
+            (
+                "core/turns.py",
+                "    put_back(draft, turn.joined)\n",
+                '    put_back(draft, turn.joined if outcome != "failed" else ())\n',
+            ),
+        ),
+        "--scenario inject-failed --adapter embedded --fault crash_before",
+    ),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
+from typing import get_args
 
 from perdure.agents.definition import AgentDefinition
 from perdure.agents.policies import Effect, ToolPolicy
@@ -12,7 +13,7 @@ from perdure.agents.stop_policies import stop_after
 from perdure.agents.tools import FunctionTool, ToolContext, function_tool
 from perdure.core.history import ToolResultItem
 from perdure.errors import ModelCallError
-from perdure.models.base import ModelRequest, StreamItem, TextDelta
+from perdure.models.base import Finish, ModelRequest, StreamItem, TextDelta
 from perdure.models.scripted import Reply, ScriptedModel, call
 from perdure.testing.simulation.world import World
 
@@ -36,6 +37,8 @@ def agent(
     inline: bool = False,
     stops: bool = False,
     accepts: bool = True,
+    fails_at: int = 0,
+    fails_as: str = "invalid",
 ) -> Build:
     """Return what builds an agent that calls its tools, all at once, and then answers.
 
@@ -52,12 +55,16 @@ def agent(
         inline: Whether the model's function may run them itself.
         stops: Whether a stop policy ends the turn once a tool has succeeded.
         accepts: Whether the agent's check accepts the answer.
+        fails_at: Which request of the provider fails for good, from 1, counted over the whole run; 0: none.
+        fails_as: How: a kind of `ModelCallError`, or the finish of an answer that is none.
     """
 
     def build(world: World) -> AgentDefinition:
         async def script(request: ModelRequest) -> Reply:
             answers = isinstance(request.messages[-1], ToolResultItem) or not tools
-            await world.provider(takes=answer_takes if answers and tools else model_takes)
+            number = await world.provider(takes=answer_takes if answers and tools else model_takes)
+            if number == fails_at:
+                return _no_answer(fails_as)
             if answers:
                 return Reply(text="All done, thank you for your patience.")
             return Reply(text="Let me see.", calls=tuple(call(name) for name, _ in tools for _ in range(calls)))
@@ -85,6 +92,13 @@ def agent(
         )
 
     return build
+
+
+def _no_answer(how: str) -> Reply:
+    finish: Finish | None = next((finish for finish in get_args(Finish) if finish == how), None)
+    if finish is not None:
+        return Reply(text="All do", finish=finish)
+    raise ModelCallError(f"the provider failed: {how}", kind=how, retryable=False)
 
 
 def _tool(world: World, name: str, effect: Effect, asks: bool, takes: float, output: str, inline: bool) -> FunctionTool:

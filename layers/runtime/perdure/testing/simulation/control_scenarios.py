@@ -16,7 +16,7 @@ Script = Callable[[User], Awaitable[None]]
 FIRST, SECOND = "Where is my order?", "No, cancel it."
 
 
-def _controlled(clean: Ending, run: Ending, may_be_unknown: bool) -> list[str]:
+def controlled(clean: Ending, run: Ending, may_be_unknown: bool) -> list[str]:
     """A fault may move what a person does to another moment of the turn, where it means something else, and is legal.
 
     Whatever it meant, all that was accepted is answered or removed, nothing waits, and every call has a legal end.
@@ -180,7 +180,7 @@ CONTROL: tuple[Scenario, ...] = (
             about=f"a message delivered as {delivery} {moment.replace('in-', 'in the ')}",
             agent=build,
             script=_delivered(delivery, moment),
-            compare=_controlled,
+            compare=controlled,
             large=(delivery, moment) not in (("steer", "in-model"), ("inject", "in-look_up")),
         )
         for delivery in DELIVERIES
@@ -196,7 +196,7 @@ CONTROL: tuple[Scenario, ...] = (
         large=True,
     ),
     Scenario(
-        name="paused", about="a pause while a read runs", agent=_LOOK, script=_pause_and_resume, compare=_controlled
+        name="paused", about="a pause while a read runs", agent=_LOOK, script=_pause_and_resume, compare=controlled
     ),
     Scenario(
         name="paused-stopped",

@@ -13,6 +13,7 @@ from perdure.core.limits import MAX_PARALLEL_WRITES
 from perdure.testing.simulation.agents import IDEMPOTENT, ONCE, READ, agent, failing_model
 from perdure.testing.simulation.control_scenarios import CONTROL
 from perdure.testing.simulation.ending import Ending, differences
+from perdure.testing.simulation.ending_scenarios import ENDINGS
 from perdure.testing.simulation.invariants import check
 from perdure.testing.simulation.scenario import Scenario
 from perdure.testing.simulation.world import User
@@ -280,6 +281,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     ),
     Scenario(name="resend", about="a message that is sent again with its key", agent=_T1, script=_resend, large=True),
     *CONTROL,
+    *ENDINGS,
 )
 
 BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}
