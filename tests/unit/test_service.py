@@ -45,6 +45,7 @@ async def test_f143_knowing_an_id_gives_nothing(stranger: Caller) -> None:
                 service.events(stranger, "s-1"),
                 service.events(stranger, "s-1", after=mine["cursor"], wait_seconds=20),
                 service.inbox(stranger, "s-1"),
+                service.tool_output(stranger, "s-1", "call-2-0"),
             ]
         for attempt in attempts:
             with pytest.raises(NotFoundError) as caught:

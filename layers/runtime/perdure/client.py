@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from perdure.core.ids import is_session_id
 from perdure.core.limits import MAX_IDEMPOTENCY_KEY
+from perdure.core.outputs import OUTPUT_CHARACTERS
 from perdure.errors import (
     ConfigurationError,
     ForbiddenError,
@@ -247,6 +248,12 @@ class HttpApi:
 
     async def inbox(self, session_id: str) -> JsonObject:
         return await self._get(_path(session_id, "inbox"), {})
+
+    async def tool_output(
+        self, session_id: str, tool_call_id: str, *, offset: int = 0, limit: int = OUTPUT_CHARACTERS
+    ) -> JsonObject:
+        query = {"offset": offset, "limit": limit}
+        return await self._get(_path(session_id, "tool-calls", tool_call_id, "output"), query)
 
     async def list_sessions(self, *, cursor: str | None = None, limit: int = 50) -> JsonObject:
         return await self._get("/v1/sessions", {"cursor": cursor, "limit": limit})

@@ -31,10 +31,12 @@ from perdure.core.commands import ResolveInterrupt, SendInput
 from perdure.core.cursor import Cursor
 from perdure.core.ids import version_of
 from perdure.core.limits import MAX_SETTINGS_BYTES
+from perdure.core.outputs import MOST_OUTPUT_CHARACTERS, OUTPUT_CHARACTERS, output_page
 from perdure.core.public import public_summary
 from perdure.errors import InvalidRequestError, NotFoundError, RequestConflictError
 from perdure.input_files import checked_files
 from perdure.ports import SessionKey
+from perdure.steps.outputs import find_output
 from perdure.trusted import TrustedOperations
 from perdure.webhooks import Webhook, from_environment, named, receive, verify
 
@@ -225,6 +227,33 @@ class Service(ControlOperations, TrustedOperations):
                 return {"events": [], "cursor": cursor.encode(session_id)}
         return await self._reader.events(
             key, after=cursor, limit=clamped(limit, 500), wait_seconds=wait_seconds_of(wait_seconds), head=head
+        )
+
+    async def tool_output(
+        self,
+        caller: Caller,
+        session_id: str,
+        tool_call_id: str,
+        *,
+        offset: int = 0,
+        limit: int = OUTPUT_CHARACTERS,
+    ) -> JsonObject:
+        """Return `{output, total_characters, sha256, next_offset?}`: a piece of the stored output of a finished call.
+
+        Args:
+            offset: In characters from its start; behind its end there is nothing.
+            limit: 1 to `MOST_OUTPUT_CHARACTERS`, clamped.
+
+        Raises:
+            NotFoundError: `tool_call_not_found`: the session has no such call, or keeps it no more.
+            RequestConflictError: `not_finished`: the call has no result yet.
+        """
+        key = session_key(caller, session_id)
+        await self._visible(caller, key)
+        if offset < 0:
+            raise InvalidRequestError("`offset` must be 0 or more")
+        return output_page(
+            await find_output(self._ports.store, key, tool_call_id), offset, clamped(limit, MOST_OUTPUT_CHARACTERS)
         )
 
     async def inbox(self, caller: Caller, session_id: str) -> JsonObject:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from perdure.core.ids import event_message_id
+from perdure.core.outputs import OUTPUT_CHARACTERS
 from perdure.errors import StoreUnavailableError
 from perdure.session_controls import BoundControls, ControlApi, SessionControls, with_key
 
@@ -67,6 +68,10 @@ class SessionApi(ControlApi, Protocol):
 
     async def inbox(self, session_id: str) -> JsonObject: ...
 
+    async def tool_output(
+        self, session_id: str, tool_call_id: str, *, offset: int = 0, limit: int = OUTPUT_CHARACTERS
+    ) -> JsonObject: ...
+
 
 class BoundService(BoundControls):
     """The service of this process, bound to one caller: a `SessionApi`."""
@@ -88,6 +93,9 @@ class BoundService(BoundControls):
 
     async def inbox(self, session_id: str) -> JsonObject:
         return await self._service.inbox(self._caller, session_id)
+
+    async def tool_output(self, session_id: str, tool_call_id: str, **arguments: Any) -> JsonObject:
+        return await self._service.tool_output(self._caller, session_id, tool_call_id, **arguments)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -320,6 +328,15 @@ class Session(SessionControls):
     async def inbox(self) -> JsonObject:
         """Return `{entries}`: the messages that wait for their turn, in order."""
         return await self._api.inbox(self.session_id)
+
+    async def tool_output(self, tool_call_id: str, offset: int = 0, limit: int = OUTPUT_CHARACTERS) -> JsonObject:
+        """Return `{output, total_characters, sha256, next_offset?}`: a piece of what a finished call's tool put out.
+
+        Args:
+            offset: In characters from its start.
+            limit: 1 to 500,000 characters, clamped.
+        """
+        return await self._api.tool_output(self.session_id, tool_call_id, offset=offset, limit=limit)
 
     async def _read_events(self, after: str | None) -> JsonObject:
         for delay in READ_RETRY_DELAYS:

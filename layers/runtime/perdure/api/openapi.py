@@ -24,7 +24,7 @@ _ERRORS = {
     400: "The request is wrong: `invalid_request`, `invalid_text` or `invalid_cursor`.",
     401: "No valid credentials.",
     403: "Not allowed, or from a web page of another origin.",
-    404: "No such session, interrupt or message, or none that you may see.",
+    404: "No such session, interrupt, message or tool call, or none that you may see.",
     409: "A conflict; the code names it.",
     413: "Larger than a limit.",
     415: "The body is not JSON.",
@@ -147,6 +147,7 @@ _PATH_SCHEMAS: dict[str, dict[str, Any]] = {
     "session_id": {"type": "string", "pattern": f"^[A-Za-z0-9._:-]{{1,{MAX_SESSION_ID}}}$"},
     "interrupt_id": {"type": "string"},
     "message_id": {"type": "string"},
+    "call_id": {"type": "string"},
     "name": {"type": "string"},
 }
 

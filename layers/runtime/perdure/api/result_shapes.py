@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from perdure.api.bodies import Delivery
 from perdure.api.shapes import FilePart
@@ -49,3 +49,12 @@ class HookReceipt(BaseModel):
     delivered_as: Delivery | None = None
     duplicate: bool | None = None
     cursor: str | None = None
+
+
+class ToolOutput(BaseModel):
+    """A piece of an output. Characters are Unicode code points, and never half of one."""
+
+    output: str
+    total_characters: int
+    sha256: Annotated[str, Field(description="Of the whole output in UTF-8, in hex.")]
+    next_offset: Annotated[int | None, Field(description="Where the rest begins; absent at the end.")] = None

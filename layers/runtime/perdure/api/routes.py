@@ -8,6 +8,7 @@ from perdure.api.control_routes import CONTROL_ROUTES
 from perdure.api.messages import JsonObject
 from perdure.api.reading import QueryParam
 from perdure.api.route import COMMAND_ERRORS, SESSION, Call, Route
+from perdure.core.outputs import MOST_OUTPUT_CHARACTERS, OUTPUT_CHARACTERS
 from perdure.errors import NotFoundError
 
 
@@ -38,6 +39,10 @@ async def _messages(call: Call) -> JsonObject:
 
 async def _events(call: Call) -> JsonObject:
     return await call.service.events(call.caller, call.session_id, **call.query)
+
+
+async def _tool_output(call: Call) -> JsonObject:
+    return await call.service.tool_output(call.caller, call.session_id, call.path["call_id"], **call.query)
 
 
 async def _resolve_interrupt(call: Call) -> JsonObject:
@@ -122,6 +127,19 @@ ROUTES: tuple[Route, ...] = (
         reply=event_shapes.EventPage,
         streams=True,
         errors=(404,),
+    ),
+    Route(
+        method="GET",
+        path=f"{SESSION}/tool-calls/{{call_id}}/output",
+        operation="get_tool_output",
+        doc="A piece of what a finished tool call put out, whole where messages and the snapshot show its head only.",
+        run=_tool_output,
+        query=(
+            QueryParam(name="offset", kind="integer", doc="Where to begin, in characters; 0 if absent."),
+            _limit(MOST_OUTPUT_CHARACTERS, OUTPUT_CHARACTERS),
+        ),
+        reply=result_shapes.ToolOutput,
+        errors=(404, 409),
     ),
     Route(
         method="POST",

@@ -21,6 +21,13 @@ DEFAULT_OUTPUT_LIMIT = 16_000
 SEALED_CHARACTERS = 1_000
 """An output that is longer, in characters, is stored with its hash. Our own choice: no prompt cuts a shorter one."""
 
+OUTPUT_CHARACTERS = 100_000
+"""Characters of an output in one reply to a viewer, if they say nothing else. Our own choice."""
+
+MOST_OUTPUT_CHARACTERS = 500_000
+"""Characters of an output in one reply at most. Our own choice: 3.5 MB where each of them takes seven bytes, as a NUL
+does in JSON that stands in JSON (`bounds.MAX_PAGE_BYTES`)."""
+
 READER = "read_tool_output"
 """The built-in tool that reads what a prompt does not show."""
 
@@ -64,6 +71,17 @@ def stored_output(part: Mapping[str, Any]) -> StoredOutput | None:
     if part.get("sha256", found) != found:
         return None
     return StoredOutput(part["tool_call_id"], part["tool_name"], part["status"], text, found)
+
+
+def output_page(stored: StoredOutput, offset: int, limit: int) -> JsonObject:
+    """Return a piece of an output for a viewer; `next_offset` is there as long as there is more."""
+    end = offset + limit
+    page: JsonObject = {
+        "output": stored.text[offset:end],
+        "total_characters": len(stored.text),
+        "sha256": stored.sha256,
+    }
+    return page | {"next_offset": end} if end < len(stored.text) else page
 
 
 class ShownOutputs:
