@@ -77,7 +77,9 @@ class Reader:
             "state": public_state(head, taken=await self._is_taken(key, head)),
             **page,
             "tool_calls": fitted(calls, CALLS_SHARE),
-            "pending_interrupts": fitted(public_interrupts(head, calls, entries), OTHER_SHARE),
+            "pending_interrupts": fitted(
+                public_interrupts(head, calls, [*await self._asked_in(key, head), *entries]), OTHER_SHARE
+            ),
             "inbox": fitted(await self.inbox(key, head), OTHER_SHARE),
             "plan": None,
             "usage": public_usage(head),
@@ -92,6 +94,11 @@ class Reader:
             return step is not None
         lease = await self._ports.leases.read_lease(key, step.step_id)
         return lease is not None and lease.attempt == step.attempt and lease.claimed and not lease.revoked
+
+    async def _asked_in(self, key: SessionKey, head: Head) -> list[Entry]:
+        """Return the entries in which the application asked for the values that are still wanted."""
+        entries = [await self._entry(key, version) for version in sorted({r.raised_version for r in head.requests})]
+        return [entry for entry in entries if entry is not None]
 
     async def inbox(self, key: SessionKey, head: Head) -> list[JsonObject]:
         """Return the queued messages with their texts, in the order of their turns."""

@@ -32,6 +32,8 @@ class InboxSettings:
         coalesce: `pending`: all messages that wait share the next turn. `off`: each has its own.
         on_turn_failure: `hold`: later messages wait until the failed turn is retried or dismissed. `continue`: they do
             not. `auto`: they wait if a person wrote what failed.
+        answers: A person's message that says no delivery answers the open question, if there is one that takes any
+            text; other questions it replaces, as a steer. False: it is delivered as any other.
 
     Raises:
         ConfigurationError: A word is none of these.
@@ -40,6 +42,7 @@ class InboxSettings:
     delivery: str | Callable[[RawInput], str] = "queue"
     coalesce: Literal["off", "pending"] = "off"
     on_turn_failure: Literal["auto", "hold", "continue"] = "auto"
+    answers: bool = True
 
     def __post_init__(self) -> None:
         if isinstance(self.delivery, str):
@@ -55,7 +58,12 @@ class InboxSettings:
         """
         delivery = self.delivery if isinstance(self.delivery, str) else self.delivery(message)
         _check("the result of delivery", delivery, DELIVERIES)
-        return InboxPolicy(delivery=delivery, coalesce=self.coalesce == "pending", on_turn_failure=self.on_turn_failure)
+        return InboxPolicy(
+            delivery=delivery,
+            coalesce=self.coalesce == "pending",
+            on_turn_failure=self.on_turn_failure,
+            answers=self.answers,
+        )
 
 
 def _check(name: str, word: str, words: tuple[str, ...]) -> None:

@@ -183,6 +183,7 @@ def instruction_context(context: AgentTurnContext) -> InstructionContext:
         attempt=context.attempt,
         interaction_mode=context.interaction_mode,
         settings=context.settings,
+        values=context.values,
     )
 
 
@@ -193,6 +194,7 @@ def _seen(agent: AgentDefinition, context: AgentTurnContext, window: int | None)
         "attempt": context.attempt,
         "interaction_mode": context.interaction_mode,
         "settings": context.settings,
+        "values": context.values,
         "tenant": context.tenant,
         "step_execution_id": context.step_execution_id,
         "history": context.history,

@@ -43,6 +43,7 @@ class AgentTurnContext:
         last_prompt_tokens: Size of the prompt of the last completed step, as its provider reported it. None: there is
             none, or it did not.
         turn_usage: What the provider calls of the turn have used before this step.
+        values: What people gave the application by its requests for values, by name.
         alive: To be called when something came that shows nothing, so that the inactivity timeout begins anew; `emit`
             does so by itself.
     """
@@ -64,6 +65,7 @@ class AgentTurnContext:
     turn_start: int = 0
     last_prompt_tokens: int | None = None
     turn_usage: UsageTotals = NO_TOTALS
+    values: JsonObject = field(default_factory=dict)
     alive: Callable[[], None] = lambda: None
 
 

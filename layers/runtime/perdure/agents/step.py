@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from perdure.agents.budget import ContextFill
@@ -21,6 +21,7 @@ class InstructionContext:
 
     Attributes:
         settings: The session's settings as they were when the turn began, through the agent's `settings_resolver`.
+        values: What people gave by the application's requests for values, by name; the latest of each (spec APPR-15).
     """
 
     session_id: str
@@ -28,6 +29,7 @@ class InstructionContext:
     attempt: int
     interaction_mode: str
     settings: JsonObject
+    values: JsonObject = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from perdure.core.entries import Actor, Input
 from perdure.core.head import QueuedMessage
 from perdure.core.hold import lift_if_changed
 from perdure.core.inbox import find
+from perdure.core.questions import answer_by_message, open_questions
 from perdure.core.settings import check_run_settings, take_settings
 from perdure.core.turns import preview_of, start_next
 from perdure.core.values import replace
@@ -42,6 +43,18 @@ def admit(draft: Draft, command: SendInput) -> JsonObject:
         )
     policy = command.policies.get(head.agent or "", InboxPolicy())
     delivery = command.delivery or policy.delivery
+    if command.delivery is None and command.source == "person" and policy.answers:
+        answered = answer_by_message(draft, command)
+        if answered is not None:
+            draft.head = replace(draft.head, last_activity_at=draft.now)
+            return {
+                "message_id": message_id,
+                "delivered_as": "answer",
+                "interrupt_id": answered,
+                "version": draft.version,
+            }
+        if open_questions(head, draft.now):
+            delivery = "steer"  # what is asked is replaced, so that nobody waits for both
 
     draft.head = replace(head, last_activity_at=draft.now, preview=preview_of(command.text))
     draft.accept(

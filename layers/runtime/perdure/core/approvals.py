@@ -9,6 +9,7 @@ from perdure.core.calls import settle_call
 from perdure.core.codec import format_time
 from perdure.core.commands import ResolveInterrupt
 from perdure.core.decision import Draft
+from perdure.core.grants import grant
 from perdure.core.head import Call, Interrupt
 from perdure.core.values import replace
 from perdure.errors import InvalidRequestError, RequestConflictError
@@ -63,6 +64,8 @@ def decide_approval(draft: Draft, interrupt: Interrupt, call: Call, command: Res
             f"the arguments of {command.interrupt_id!r} are not those that were shown: read the session again",
             code="arguments_changed",
         )
+    if command.grant is not None and not command.approved:
+        raise InvalidRequestError("a rejected call approves nothing ahead: leave `grant` out, or approve it")
     draft.event(
         "interrupt_resolved",
         {
@@ -71,6 +74,7 @@ def decide_approval(draft: Draft, interrupt: Interrupt, call: Call, command: Res
             "approved": command.approved,
             "message" if command.approved else "rejection_message": command.message,
             "arguments": command.arguments,
+            "grant": grant(draft, call, command.grant) if command.grant is not None else None,
             "actor": {"issuer": command.actor.issuer, "subject": command.actor.subject},
         },
     )

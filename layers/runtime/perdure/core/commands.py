@@ -16,11 +16,14 @@ from perdure.core.control_commands import (
     PauseSession,
     ReceiptClaim,
     RemoveMessage,
+    RequestValue,
     ResumeSession,
     RetryTurn,
+    RevokeGrant,
     SeedHistory,
     StartSession,
     UpdateSettings,
+    WithdrawRequest,
 )
 from perdure.core.entries import Actor, FileRef
 from perdure.core.head import Frontier
@@ -66,11 +69,14 @@ class InboxPolicy:
         delivery: How a message is delivered that does not say.
         coalesce: Messages that wait share one turn (spec INBOX-10).
         on_turn_failure: `auto`, `hold` or `continue` (spec U-6).
+        answers: A person's message that says no delivery answers the one open question, or replaces what is asked
+            (field case F064).
     """
 
     delivery: str = "queue"
     coalesce: bool = False
     on_turn_failure: str = "auto"
+    answers: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,8 +271,21 @@ class AttemptLost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GrantScope:
+    """What is approved ahead together with a call: its tool, with the same values in `fields`, for a while.
+
+    `match` is `grants.scope_match` of the approved call; `max_uses` None: as often as asked for until then.
+    """
+
+    match: str
+    lasts: timedelta
+    fields: tuple[str, ...] = ()
+    max_uses: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ResolveInterrupt:
-    """A person decided. Exactly one of `approved` and `answer` is set.
+    """A person decided. Exactly one of `approved`, `answer` and `value` is set; `value` holds one as `{"value": …}`.
 
     `arguments`: those that an approved call is to run with, in place of the model's; they were checked by its tool.
     """
@@ -278,6 +297,8 @@ class ResolveInterrupt:
     message: str | None = None
     arguments_hash: str | None = None
     arguments: JsonObject | None = None
+    grant: GrantScope | None = None
+    value: JsonObject | None = None
     receipts: tuple[ReceiptClaim, ...] = ()
 
 
@@ -331,6 +352,9 @@ UserCommand = (
     | StartSession
     | SetSchedule
     | CancelSchedule
+    | RevokeGrant
+    | RequestValue
+    | WithdrawRequest
 )
 """What somebody outside asks for. It gives up after too many lost races, and needs a session that exists."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from perdure.core.entries import Actor, Input
@@ -143,4 +144,34 @@ class SeedHistory:
     default_agent: str
     messages: tuple[SeededMessage, ...]
     agent: str | None = None
+    receipts: tuple[ReceiptClaim, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RevokeGrant:
+    """Somebody takes back an approval that was given ahead."""
+
+    grant_id: str
+    actor: Actor
+    receipts: tuple[ReceiptClaim, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestValue:
+    """Trusted code asks people for a value (spec APPR-15). `schema`: JSON Schema of it, for whoever shows a form."""
+
+    name: str
+    prompt: str
+    actor: Actor
+    schema: JsonObject | None = None
+    deadline: timedelta | None = None
+    receipts: tuple[ReceiptClaim, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WithdrawRequest:
+    """Trusted code does not want a value any more."""
+
+    name: str
+    actor: Actor
     receipts: tuple[ReceiptClaim, ...] = ()

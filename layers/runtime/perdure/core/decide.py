@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from perdure.core import commands as c
-from perdure.core import control, parks, schedules, tasks, waits
+from perdure.core import control, grants, inputs, parks, schedules, tasks, waits
 from perdure.core import control_commands as cc
 from perdure.core import schedule_commands as sc
 from perdure.core import wait_commands as wc
@@ -49,6 +49,9 @@ _TRANSITIONS: dict[type[Any], tuple[str, Callable[[Draft, Any], Decision]]] = {
     cc.UpdateSettings: ("update_settings", on_update_settings),
     cc.CloseSession: ("close_session", control.on_close_session),
     cc.SeedHistory: ("seed_history", on_seed_history),
+    cc.RevokeGrant: ("revoke_grant", grants.on_revoke_grant),
+    cc.RequestValue: ("request_value", inputs.on_request_value),
+    cc.WithdrawRequest: ("withdraw_request", inputs.on_withdraw_request),
     sc.SetSchedule: ("set_schedule", schedules.on_set_schedule),
     sc.CancelSchedule: ("cancel_schedule", schedules.on_cancel_schedule),
     wc.ToolAsked: ("tool_asked", on_tool_asked),

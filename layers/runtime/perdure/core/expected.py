@@ -98,6 +98,11 @@ def expected_timers(head: Head) -> tuple[Timer, ...]:
     schedules = [
         Timer(timer_id=f"schedule:{each.schedule_id}", fence=each.fence, due_at=each.due_at) for each in head.schedules
     ]
+    schedules += [
+        Timer(timer_id=each.interrupt_id, fence=each.fence, due_at=each.deadline)
+        for each in head.requests
+        if each.deadline is not None
+    ]
     if turn is None:
         return tuple(schedules)
     deadlines = [

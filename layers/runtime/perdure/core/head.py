@@ -32,6 +32,7 @@ __all__ = [
     "Cancellation",
     "ClosedTurn",
     "Frontier",
+    "Grant",
     "Head",
     "Hold",
     "Interrupt",
@@ -211,6 +212,21 @@ class Hold:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """An approval that was given ahead, for calls of one tool with the same values in some fields.
+
+    `match` is `grants.scope_match` of those; `uses_left` None: as often as asked for until it expires.
+    """
+
+    grant_id: str
+    tool_name: str
+    match: str
+    expires_at: datetime
+    fields: tuple[str, ...] = ()
+    uses_left: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
     """A schedule's next occurrence; what it sends is in the entry of `version`.
 
@@ -255,6 +271,8 @@ class Head:
         closed_at: It takes no more messages since then (spec SESS-19).
         cancellations: Remote work of calls that are over, which is asked to stop.
         schedules: Messages that come by themselves.
+        grants: Approvals that were given ahead.
+        requests: Values that the application asks for.
     """
 
     version: int = 0
@@ -280,6 +298,8 @@ class Head:
     closed_at: datetime | None = None
     cancellations: tuple[Cancellation, ...] = ()
     schedules: tuple[Schedule, ...] = ()
+    grants: tuple[Grant, ...] = ()
+    requests: tuple[Interrupt, ...] = ()
     schema_version: int = 1  # what a record that does not say it has; never changes
 
     @property

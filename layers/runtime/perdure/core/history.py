@@ -52,6 +52,7 @@ class Transcript:
         run_state: The last that a runner kept.
         settings: The settings that the latest turn is bound to, its own on top of the session's (spec SET-02, SET-06).
         last_prompt_tokens: What the last completed model step read, as its provider reported it.
+        values: What people gave the application by `input` requests, by name; the latest of each (spec APPR-15).
         partial: Text of an answer that was cut and whose provider is to be called again.
         decisions: What became of each message of the closed turns in the prompt (spec MODEL-24).
     """
@@ -62,6 +63,7 @@ class Transcript:
         self.run_state: JsonObject | None = None
         self.settings: JsonObject = {}
         self.last_prompt_tokens: int | None = None
+        self.values: JsonObject = {}
         self.partial = ""
         self.decisions: list[RecordDecision] = []
         self._latest_settings: JsonObject = {}
@@ -77,6 +79,7 @@ class Transcript:
                 continue
             for accepted in entry.inputs:
                 self._inputs[accepted.message_id] = accepted
+            self.values |= {fact.name: fact.value for fact in entry.facts if fact.kind == "input"}
             if entry.settings is not None:
                 self._latest_settings = entry.settings
             self._take(entry)

@@ -6,11 +6,12 @@ from perdure.core.approvals import decide_approval, expire_approval, raise_appro
 from perdure.core.commands import ResolveInterrupt, TimerFired
 from perdure.core.decision import Decision, Draft
 from perdure.core.head import Call, Interrupt
+from perdure.core.inputs import expire_request, request_of, resolve_request
 from perdure.core.questions import decide_question, expire_question
 from perdure.core.schedules import TIMER_PREFIX, on_schedule_due
 from perdure.core.turns import join_calls
 from perdure.core.waits import end_wait, waiting_call
-from perdure.errors import NotFoundError, RequestConflictError
+from perdure.errors import InvalidRequestError, NotFoundError, RequestConflictError
 
 
 def on_resolve_interrupt(draft: Draft, command: ResolveInterrupt) -> Decision:
@@ -21,11 +22,15 @@ def on_resolve_interrupt(draft: Draft, command: ResolveInterrupt) -> Decision:
         RequestConflictError: `deadline_passed`, or `arguments_changed` when another call was shown.
         InvalidRequestError: The wrong kind of answer.
     """
+    if (request := request_of(draft.head, command.interrupt_id)) is not None:
+        return resolve_request(draft, request, command)
     interrupt, call = _pending(draft, command.interrupt_id)
     if interrupt.deadline is not None and draft.now >= interrupt.deadline:
         raise RequestConflictError(
             f"the deadline of {command.interrupt_id!r} has passed: it is answered no more", code="deadline_passed"
         )
+    if command.value is not None:
+        raise InvalidRequestError(f"interrupt {command.interrupt_id!r} takes no value: send `approved` or `answer`")
     if interrupt.kind == "approval":
         decide_approval(draft, interrupt, call, command)
     else:
@@ -38,6 +43,10 @@ def on_timer_fired(draft: Draft, command: TimerFired) -> Decision:
     """Let a deadline pass, a wait end, or a schedule occur. A stale or early timer does nothing (spec WAIT-08)."""
     if command.timer_id.startswith(TIMER_PREFIX):
         return on_schedule_due(draft, command)
+    request = request_of(draft.head, command.timer_id)
+    if request is not None:
+        due = request.fence == command.fence and request.deadline is not None and draft.now >= request.deadline
+        return expire_request(draft, request) if due else Decision.unchanged(draft.head)
     turn = draft.head.turn
     interrupt = next((i for i in turn.interrupts if i.interrupt_id == command.timer_id), None) if turn else None
     if interrupt is not None and interrupt.fence == command.fence:

@@ -104,6 +104,15 @@ LATE_AFTER = timedelta(seconds=60)
 SCHEDULE_RETRY_LIMIT = timedelta(seconds=60)
 """Longest wait between two tries of an occurrence: 1, 2, 4 … 60 s (spec SCHD-03)."""
 
+MAX_REQUESTS = 32
+"""Values that an application may ask for at a time. Our own choice."""
+
+MAX_GRANTS = 20
+"""Approvals ahead of one session. Our own choice."""
+
+MAX_GRANT = timedelta(days=30)
+"""Longest that an approval ahead holds. Our own choice: whoever gave it has forgotten it by then."""
+
 MAX_RECORDS = 100
 """Facts that one call may have recorded: questions, answers, steps, sleeps and events. Each takes some bytes of HEAD.
 Our own choice."""

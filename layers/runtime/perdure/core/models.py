@@ -10,6 +10,7 @@ from perdure.core.approvals import denial_key, raise_approvals
 from perdure.core.calls import settle_call
 from perdure.core.commands import ModelFinished, ModelWaits, Reconnect, RequestedCall
 from perdure.core.decision import Decision, Draft
+from perdure.core.grants import use_grant
 from perdure.core.head import Call, Interrupt, Wait
 from perdure.core.ids import content_hash
 from perdure.core.limits import MAX_CALLS_PER_RESPONSE
@@ -181,6 +182,8 @@ def _ask_for_tools(draft: Draft, command: ModelFinished) -> None:
         if settled is not None:
             status, output, reason = settled
             settle_call(draft, call, status, output, reason=reason)
+        elif call.status == "awaiting_approval" and mode != "always_ask" and use_grant(draft, call.call_id, requested):
+            draft.set_turn(draft.turn.with_call(replace(call, status="approved")))
         elif call.status == "awaiting_approval":
             _ask_person(draft, call, requested)
         elif call.status == "awaiting_answer":

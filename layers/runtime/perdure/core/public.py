@@ -9,7 +9,7 @@ from perdure.core.codec import format_time
 from perdure.core.cursor import Cursor, StepProgress
 from perdure.core.entries import Entry, Event, Input, Message
 from perdure.core.fates import TURN_ENDS, TurnFate, fates_of
-from perdure.core.head import Call, Head, Interrupt, ModelStep, QueuedMessage
+from perdure.core.head import Call, Grant, Head, Interrupt, ModelStep, QueuedMessage
 from perdure.core.history import file_part
 from perdure.core.ids import content_hash
 from perdure.core.inbox import inbox_state
@@ -201,13 +201,14 @@ def public_interrupts(head: Head, calls: Iterable[JsonObject], entries: Sequence
 
 def questions_of(entries: Iterable[Entry]) -> dict[str, JsonObject]:
     """Return the questions that some entries raised, by interrupt id: `{question, choices?, allows_free_text}`."""
-    fields = ("question", "choices", "allows_free_text")
+    fields = ("question", "choices", "allows_free_text", "schema")
     raised = (e.payload for entry in entries for e in entry.events if e.type == "interrupt_raised")
     return {p["interrupt_id"]: {f: p[f] for f in fields if f in p} for p in raised if p["kind"] != "approval"}
 
 
 def _pending(head: Head) -> tuple[Interrupt, ...]:
-    return tuple(i for i in head.turn.interrupts if i.raised_at is not None) if head.turn else ()
+    asked = tuple(i for i in head.turn.interrupts if i.raised_at is not None) if head.turn else ()
+    return asked + head.requests
 
 
 def _interrupt(interrupt: Interrupt, call: Mapping[str, Any], question: JsonObject) -> JsonObject:
@@ -252,6 +253,8 @@ def public_state(head: Head, *, taken: bool = False) -> JsonObject | None:
         state["last_turn_error"] = {"code": head.last_turn_error.code, "message": head.last_turn_error.message}
     if waiting := _waiting_for(head):
         state["waiting_for"] = waiting
+    if head.grants:
+        state["grants"] = [_grant(each) for each in head.grants]
     return state
 
 
@@ -262,6 +265,12 @@ def _gates(head: Head) -> JsonObject:
     if head.hold is not None and head.hold.reason is not None:
         gates["blocked_reason"] = head.hold.reason
     return gates
+
+
+def _grant(grant: Grant) -> JsonObject:
+    shown: JsonObject = {"grant_id": grant.grant_id, "tool_name": grant.tool_name, "fields": list(grant.fields)}
+    shown["expires_at"] = format_time(grant.expires_at)
+    return shown if grant.uses_left is None else shown | {"uses_left": grant.uses_left}
 
 
 def _operation(step: ModelStep, *, taken: bool) -> JsonObject:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from typing import Any
 
 from perdure.core import texts
+from perdure.core.approvals import raise_approvals
 from perdure.core.asking import ask, ask_for_tool
 from perdure.core.calls import await_again, settle_call, told_of_start
-from perdure.core.commands import RequestedCall, ResolveInterrupt
+from perdure.core.commands import RequestedCall, ResolveInterrupt, SendInput
 from perdure.core.decision import Decision, Draft
 from perdure.core.entries import Actor
-from perdure.core.head import Call, Interrupt
+from perdure.core.head import Call, Head, Interrupt
 from perdure.core.tasks import look_now
 from perdure.core.turns import join_calls
 from perdure.core.values import replace
@@ -54,6 +56,30 @@ def on_tool_asked(draft: Draft, command: ToolAsked) -> Decision:
         ask_for_tool(draft, call, command.question, command.continuation)
     join_calls(draft)
     return draft.decision({"accepted": True})
+
+
+def answer_by_message(draft: Draft, command: SendInput) -> str | None:
+    """Let a plain message answer the one question that is open, if it takes any text (field case F064).
+
+    Returns:
+        The question's interrupt id. None: the message answers nothing.
+    """
+    (interrupt, *others) = open_questions(draft.head, draft.now) or (None,)
+    if interrupt is None or others or not interrupt.free_text or command.files or command.metadata is not None:
+        return None
+    call = draft.turn.call(interrupt.call_id)
+    assert call is not None, "a question belongs to a call"
+    _resolve(draft, interrupt, call, "answered", command.actor, answer=command.text)
+    raise_approvals(draft, one_by_one=True)
+    join_calls(draft)
+    return interrupt.interrupt_id
+
+
+def open_questions(head: Head, now: datetime) -> tuple[Interrupt, ...]:
+    """Return the questions of the running turn that can still be answered."""
+    if head.turn is None or head.turn.stop is not None:
+        return ()
+    return tuple(i for i in head.turn.interrupts if i.kind == "question" and (i.deadline is None or now < i.deadline))
 
 
 def decide_question(draft: Draft, interrupt: Interrupt, call: Call, command: ResolveInterrupt) -> None:

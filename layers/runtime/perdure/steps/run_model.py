@@ -293,6 +293,7 @@ class _ModelCall:
             turn_start=transcript.turn_start,
             last_prompt_tokens=transcript.last_prompt_tokens,
             turn_usage=attempt.turn.usage,
+            values=transcript.values,
             alive=self.activity.seen,
         )
         self.retried_partial = transcript.partial if agent.reconnect.partial == "echo" else ""
