@@ -24,7 +24,8 @@ def granted(**scope: Any) -> Play:
     """Return a session in which payments for order 7 were approved ahead with the first of them."""
     play, _ = asked_for(a_payment("7"))
     match = scope_match(("order",), {"order": "7", "amount": 5})
-    play.approve(CALL, grant=GrantScope(**{"match": match, "lasts": HOUR, "fields": ("order",)} | scope))
+    bounds: dict[str, Any] = {"match": match, "lasts": HOUR, "fields": ("order",)}
+    play.approve(CALL, grant=GrantScope(**bounds | scope))
     play.starts(CALL)
     play.finishes(CALL, "paid")
     return play
@@ -121,9 +122,10 @@ def test_everybody_sees_what_is_approved_ahead() -> None:
 def test_one_without_bounds_is_refused_and_nothing_is_approved(scope: dict[str, Any]) -> None:
     # F058
     play, _ = asked_for(a_payment("7"))
+    an_hour: dict[str, Any] = {"match": "m", "lasts": HOUR}
 
     with pytest.raises(InvalidRequestError, match="30 days"):
-        play.approve(CALL, grant=GrantScope(**{"match": "m", "lasts": HOUR} | scope))
+        play.approve(CALL, grant=GrantScope(**an_hour | scope))
 
     assert play.pending == [CALL]
 
