@@ -87,12 +87,12 @@ def test_asking_again_later_replaces_the_value() -> None:
     assert transcript.values == {"address": "new"}
 
 
-@pytest.mark.parametrize("answer", [{"value": None, "approved": True}, {"value": None, "answer": "text"}])
+@pytest.mark.parametrize("answer", [{"approved": True}, {"answer": "text"}, {}])
 def test_another_kind_of_answer_is_refused(answer: dict[str, Any]) -> None:
     play = wanted()
 
     with pytest.raises(InvalidRequestError, match="send `value`"):
-        give(play, None, **({"value": None} | answer))
+        play.apply(replace(ResolveInterrupt(interrupt_id=ID, actor=BOB), **answer))
 
 
 def test_it_can_be_declined_and_withdrawn() -> None:
