@@ -53,6 +53,18 @@ test("a call that waits offers its approval with the hash of what is shown", () 
   assert.equal(second.approval.interruptId, "call-2-1");
 });
 
+test("a result of which only the start came says how large it is", () => {
+  const cutBytes = (more) => {
+    const result = aResult(3, "call-2-0");
+    Object.assign(result.parts[0], more);
+    const asking = aMessage(2, "assistant", "", { parts: [aCall("call-2-0")] });
+    return cards(after([aSnapshot({ messages: [asking, result] })]))[0].cutBytes;
+  };
+
+  assert.equal(cutBytes({}), null);
+  assert.equal(cutBytes({ truncated: true, bytes: 300000 }), 300000);
+});
+
 test("nobody approves arguments of which only the head is shown without knowing it", () => {
   const pending = bothPending();
   pending.snapshot.messages[1].parts[0] = {

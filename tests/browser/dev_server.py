@@ -16,10 +16,11 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
+from perdure import function_tool
 from perdure.agents.demo_model import reply
 from perdure.agents.example import support_agent
 from perdure.errors import ModelCallError
-from perdure.models import ScriptedModel
+from perdure.models import Reply, ScriptedModel, call, tool_results, user_texts
 
 HERE = Path(__file__).parent
 
@@ -41,12 +42,21 @@ def directed(request):
     fault = json.loads((HERE / "fault").read_text())
     if fault:
         raise ModelCallError(**fault)
+    if user_texts(request)[-1] == "Export the orders.":
+        return "Exported." if tool_results(request) else Reply(calls=(call("export_orders"),))
     return reply(request)
+
+
+@function_tool(effect="read")
+def export_orders() -> str:
+    \"\"\"Export all orders.\"\"\"
+    return "".join(f"order {number:06d}\\n" for number in range(60_000))
 
 
 PIECE = timedelta(milliseconds=20)
 models = {name: Directed(directed, delay=PIECE, model=at) for name, at in [("large", "l-1"), ("small", "s-1")]}
-agent = replace(support_agent(models["large"]), models=models)
+support = support_agent(models["large"])
+agent = replace(support, models=models, tools=[*support.tools, export_orders])
 """
 
 

@@ -26,6 +26,7 @@ from tests.browser.helpers import (
 
 pytestmark = [pytest.mark.browser, pytest.mark.processes]
 
+EXPORTED = "".join(f"order {number:06d}\n" for number in range(60_000))
 REFUNDED = (
     "Good news, that is done! Refunded 129.90 euros for order 7. The money will be on your account within a few days."
 )
@@ -88,6 +89,26 @@ def test_an_approval_that_was_given_elsewhere_is_no_longer_offered(page: Page, s
     expect(answers(page).nth(2)).to_have_text(REFUNDED)
     expect(answers(other)).to_have_text(answers(page).all_inner_texts())
     assert refunds(server) == 1
+
+
+def test_of_a_long_result_the_start_is_shown_and_all_of_it_when_it_is_wanted(page: Page, server: DevServer) -> None:
+    say(page, "Export the orders.")
+    card = page.get_by_role("group", name="Tool call export_orders")
+    card.get_by_text("Result").click()
+    expect(card).to_contain_text("Only the start is shown, of 780000 bytes.")
+    assert card.locator(".code:visible").text_content() == EXPORTED[: 256 * 1024]
+
+    server.kill()
+    card.get_by_role("button", name="Show all").click()
+    expect(card).to_contain_text("The rest could not be loaded")
+    server.start()
+    card.get_by_role("button", name="Show all").click()
+
+    expect(card.get_by_role("button", name="Show all")).to_be_hidden()
+    assert card.locator(".code:visible").text_content() == EXPORTED
+    say(page, "Hello")
+    expect(answers(page).nth(1)).to_contain_text("welcome to the shop")
+    assert card.locator(".code:visible").text_content() == EXPORTED
 
 
 def test_a_conversation_goes_on_after_the_server_was_killed_in_the_middle_of_an_answer(

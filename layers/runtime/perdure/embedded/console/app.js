@@ -4,6 +4,7 @@ import { ApiError, get } from "./api.js";
 import { composer } from "./composer.js";
 import { setAttribute, setText, show } from "./dom.js";
 import { inbox } from "./inbox.js";
+import { wholeOutput } from "./outputs.js";
 import { sessionList, timeline } from "./panels.js";
 import { openSession } from "./session.js";
 import { settingsEditor } from "./settings.js";
@@ -20,6 +21,7 @@ const drawSessions = sessionList($("session-list"));
 const drawTimeline = timeline($("turns"));
 const drawTranscript = transcript($("transcript"), {
   onDecide: (...decision) => session.decide(...decision),
+  onOutput: (callId, onPiece) => wholeOutput(sessionId, callId, onPiece),
   onRetry: () => session.retry(),
   onDismiss: (turnId) => session.dismiss(turnId),
 });

@@ -2,16 +2,17 @@
 
 import { el, reconcile, setAttribute, setText, show } from "./dom.js";
 import { clock, effectWords, tone, words } from "./format.js";
+import { resultNode } from "./outputs.js";
 
 /**
  * Return a function that draws items into `parent`.
  *
- * @param {{onDecide: Function, onRetry: () => void, onDismiss: (turnId: string) => void}} on
- *   - `onDecide(interruptId, approved, {message, argumentsHash})`
+ * @param {{onDecide: Function, onOutput: Function, onRetry: () => void, onDismiss: (turnId: string) => void}} on
+ *   - `onDecide(interruptId, approved, {message, argumentsHash})`, `onOutput(callId, onPiece)` as in outputs.js
  */
 export function transcript(parent, on) {
   const nodes = {
-    assistant: () => assistantNode(on.onDecide),
+    assistant: () => assistantNode(on),
     user: userNode,
     notice: noticeNode,
     failure: () => failureNode(on),
@@ -69,7 +70,7 @@ function failureNode({ onRetry, onDismiss }) {
   };
 }
 
-function assistantNode(onDecide) {
+function assistantNode(on) {
   const thoughts = el("p", { class: "text", dir: "auto" });
   const reasoning = el("details", { class: "fold" }, el("summary", {}, "Reasoning"), thoughts);
   const text = el("p", { class: "text", dir: "auto" });
@@ -86,7 +87,7 @@ function assistantNode(onDecide) {
       setAttribute(node, "data-live", item.live);
       setAttribute(node, "data-status", item.status);
       setAttribute(node, "aria-busy", item.live ? "true" : "false"); // read out once it is complete
-      reconcile(calls, item.calls, () => cardNode(onDecide));
+      reconcile(calls, item.calls, () => cardNode(on));
       show(calls, item.calls.length > 0);
       const notes = [item.status && words(item.status), item.attempt > 1 && `attempt ${item.attempt}`].filter(Boolean);
       setText(note, notes.join(" · "));
@@ -95,17 +96,16 @@ function assistantNode(onDecide) {
   };
 }
 
-function cardNode(onDecide) {
+function cardNode(on) {
   const name = el("h3", {});
   const effect = el("span", { class: "effect" });
   const badge = el("span", { class: "badge" });
   const given = el("pre", { class: "code" });
-  const output = el("pre", { class: "code" });
-  const result = el("details", { class: "fold" }, el("summary", {}, "Result"), output);
+  const result = resultNode(on.onOutput);
   const note = el("p", { class: "note" });
   const approval = el("div", { class: "slot" });
   const head = el("div", { class: "card-head" }, name, effect, badge);
-  const node = el("div", { class: "card", role: "group", tabindex: "-1" }, head, given, approval, result, note);
+  const node = el("div", { class: "card", role: "group", tabindex: "-1" }, head, given, approval, result.node, note);
   return {
     node,
     update(call) {
@@ -116,12 +116,11 @@ function cardNode(onDecide) {
       setAttribute(badge, "data-tone", tone(call.status));
       setText(given, call.arguments ?? "");
       show(given, call.arguments !== null && call.arguments !== "{}");
-      setText(output, call.output === null ? "" : pretty(call.output));
-      show(result, call.output !== null);
+      result.update(call);
       const told = notesOf(call);
       setText(note, told.join(" · "));
       show(note, told.length > 0);
-      reconcile(approval, call.approval ? [call] : [], (first) => approvalForm(onDecide, first));
+      reconcile(approval, call.approval ? [call] : [], (first) => approvalForm(on.onDecide, first));
       show(approval, call.approval !== null);
     },
   };
@@ -140,17 +139,6 @@ function notesOf(call) {
     !decision && call.cancellationReason && words(call.cancellationReason),
     call.attempt > 1 && `attempt ${call.attempt}`,
   ].filter(Boolean);
-}
-
-// An output is text; one that is a JSON object or list is easier to read on several lines.
-function pretty(output) {
-  if (typeof output !== "string") return JSON.stringify(output, null, 2);
-  try {
-    const value = JSON.parse(output);
-    return value !== null && typeof value === "object" ? JSON.stringify(value, null, 2) : output;
-  } catch {
-    return output;
-  }
 }
 
 // The form exists only while there is something to decide.

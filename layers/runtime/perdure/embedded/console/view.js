@@ -182,6 +182,7 @@ function cardOf(state, part, result) {
     status: callStatus(step, stored, result, decision, interrupt),
     attempt: Math.max(step?.attempt ?? 1, stored?.attempt ?? 1),
     output: result?.output ?? null,
+    cutBytes: (result?.truncated && result.bytes) || null,
     cancellationReason: stored?.cancellation_reason ?? null,
     progress: result ? null : (state.calls[id]?.progress ?? null),
     decision,
