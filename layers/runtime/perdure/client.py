@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
@@ -155,9 +156,11 @@ class HttpApi:
         answer: str | None = None,
         message: str | None = None,
         arguments_hash: str | None = None,
+        arguments: JsonObject | None = None,
         idempotency_key: str | None = None,
     ) -> JsonObject:
-        body = {"approved": approved, "answer": answer, "message": message, "arguments_hash": arguments_hash}
+        body: JsonObject = {"approved": approved, "answer": answer, "message": message}
+        body |= {"arguments_hash": arguments_hash, "arguments": arguments}
         return await self._send("POST", _path(session_id, "interrupts", interrupt_id), body, idempotency_key)
 
     async def stop(
@@ -227,6 +230,35 @@ class HttpApi:
     ) -> JsonObject:
         path = _path(session_id, "inbox", message_id, "deliver")
         return await self._send("POST", path, {"delivery": delivery}, idempotency_key)
+
+    async def waits(self, session_id: str) -> JsonObject:
+        return await self._get(_path(session_id, "waits"), {})
+
+    async def skip_wait(self, session_id: str, wait_id: str, *, idempotency_key: str | None = None) -> JsonObject:
+        return await self._send("POST", _path(session_id, "waits", wait_id, "skip"), {}, idempotency_key)
+
+    async def change_wait(
+        self, session_id: str, wait_id: str, *, until: str | datetime | None, idempotency_key: str | None = None
+    ) -> JsonObject:
+        said = until.isoformat() if isinstance(until, datetime) else until
+        return await self._request(
+            "PATCH",
+            _path(session_id, "waits", wait_id),
+            content=_json({"until": said}),
+            headers=_headers(idempotency_key),
+        )
+
+    async def cancel_wait(self, session_id: str, wait_id: str, *, idempotency_key: str | None = None) -> JsonObject:
+        return await self._send("DELETE", _path(session_id, "waits", wait_id), None, idempotency_key)
+
+    async def send_event(self, *_: Any, **__: Any) -> JsonObject:
+        raise _trusted("bring a tool an event")
+
+    async def bring_result(self, *_: Any, **__: Any) -> JsonObject:
+        raise _trusted("bring a call's result")
+
+    async def abandon(self, *_: Any, **__: Any) -> JsonObject:
+        raise _trusted("abandon a run")
 
     async def close_session(self, *_: Any, **__: Any) -> JsonObject:
         raise _trusted("close a session or open it again")

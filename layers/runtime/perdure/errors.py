@@ -47,6 +47,33 @@ class StoreUnavailableError(TransientError):
     idempotency_key: str | None = None
 
 
+class UnsettledError(StoreUnavailableError):
+    """A command got no answer, again and again: whether it was carried out is not known (spec SESS-25).
+
+    It names what was active when the session was last seen, which may be over by now: look, before anything is
+    repeated, and repeat it with its `idempotency_key`. A field is None when it was not seen, or there was none.
+
+    Attributes:
+        turn_id: The turn that ran.
+        step_execution_id, attempt: Its run: a model step or a tool call.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        session_id: str,
+        turn_id: str | None = None,
+        step_execution_id: str | None = None,
+        attempt: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.session_id = session_id
+        self.turn_id = turn_id
+        self.step_execution_id = step_execution_id
+        self.attempt = attempt
+
+
 class StaleSessionError(ConflictError):
     """Another commit came first. Nothing was written."""
 

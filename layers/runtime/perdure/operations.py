@@ -10,8 +10,11 @@ from perdure.access import Authorize, Operation, check_access
 from perdure.checks import Caller
 from perdure.core.commands import Command, ResolveInterrupt, SendInput, StopTurn
 from perdure.core.control_commands import SeedHistory, StartSession
+from perdure.core.expected import awaited_steps
 from perdure.core.head import Head
-from perdure.errors import InvalidRequestError, RequestConflictError
+from perdure.core.interrupts import pending_interrupt
+from perdure.core.wait_commands import ChangeWait
+from perdure.errors import InvalidRequestError, RequestConflictError, StoreUnavailableError, UnsettledError
 from perdure.ports import SessionKey
 from perdure.reading import Reader
 from perdure.steps.base import StepDeps
@@ -48,11 +51,28 @@ class Operations:
         self._ports = deps.ports
         self._reader = Reader(deps.ports)
 
-    async def _execute(self, caller: Caller, key: SessionKey, command: Command) -> Executed:
+    async def _execute(
+        self, caller: Caller, key: SessionKey, command: Command, *, check: Callable[[Head], None] | None = None
+    ) -> Executed:
+        """Carry out a command of a caller who may.
+
+        Args:
+            check: Raises a `RequestError` if what was checked beforehand does not hold for the state that is decided
+                on.
+
+        Raises:
+            UnsettledError: The store never answered; it tells what ran when it last did.
+        """
+        last: Head | None = None
+
         def allow(head: Head) -> None:
-            check_access(self._authorize, caller, key, head, _operation(command))
+            nonlocal last
+            check_access(self._authorize, caller, key, head, _operation(command, head))
+            last = head
             if isinstance(command, ResolveInterrupt) and command.approved:
                 self._check_can_run(head, command.interrupt_id)
+            if check is not None:
+                check(head)
 
         # A caller may go away at any moment, and what was committed by then must still be sent on its way.
         executing = asyncio.ensure_future(execute(self._ports, key, command, allow=allow))
@@ -61,6 +81,8 @@ class Operations:
         except asyncio.CancelledError:
             executing.add_done_callback(_seen)
             raise
+        except StoreUnavailableError as error:
+            raise unsettled(key.session_id, last, error) from error
 
     async def _visible(self, caller: Caller, key: SessionKey) -> Head | None:
         """Return the session's head, or None when it was never written or belongs to somebody else."""
@@ -86,6 +108,10 @@ class Operations:
                 code="agent_missing",
             )
 
+    def _is_missing(self, agent_name: str | None, tool_name: str) -> bool:
+        """Whether this deployment can't run a tool of a session, as far as it knows its agents."""
+        return self._knows_agents and not self._can_run(agent_name, tool_name)
+
     def _can_run(self, agent_name: str | None, tool_name: str) -> bool:
         agent = self._deps.agents.get(agent_name or "")
         return agent is not None and (
@@ -93,10 +119,34 @@ class Operations:
         )
 
 
-def _operation(command: Command) -> Operation:
+def unsettled(session_id: str, head: Head | None, error: StoreUnavailableError) -> UnsettledError:
+    """Return the error of a command that never got its answer, with the run that was active when one last came.
+
+    Args:
+        head: The session as it was last seen. None: it was not, so nothing is known of it.
+    """
+    turn = head.turn if head is not None else None
+    run = next(iter(awaited_steps(head)), None) if head is not None and turn is not None else None
+    if turn is None:
+        said = "" if head is None else "; no turn was active"
+    else:
+        said = f"; {turn.turn_id} was active" + (f" with attempt {run.attempt} of {run.step_id}" if run else "")
+    told = f"whether this was carried out in session {session_id} is not known: {error.message}{said}"
+    return UnsettledError(
+        told,
+        session_id=session_id,
+        turn_id=turn.turn_id if turn else None,
+        step_execution_id=run.step_id if run else None,
+        attempt=run.attempt if run else None,
+    )
+
+
+def _operation(command: Command, head: Head) -> Operation:
     if isinstance(command, (SendInput, SeedHistory, StartSession)):
         return "send"
     if isinstance(command, ResolveInterrupt):
+        return "approve"
+    if isinstance(command, ChangeWait) and pending_interrupt(head, command.wait_id) is not None:
         return "approve"
     return "stop" if isinstance(command, StopTurn) else "control"
 

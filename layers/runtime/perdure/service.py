@@ -10,6 +10,8 @@ from typing import Any
 
 from perdure.agents.definition import AgentDefinition
 from perdure.agents.inbox import RawInput
+from perdure.answering import AnswerOperations
+from perdure.bringing import BringingOperations
 from perdure.checks import (
     LOCAL_CALLER,
     MAX_METADATA_BYTES,
@@ -18,7 +20,6 @@ from perdure.checks import (
     Caller,
     check_message_id,
     check_text,
-    check_unicode,
     claims,
     clamped,
     json_bytes,
@@ -27,17 +28,17 @@ from perdure.checks import (
 )
 from perdure.control import ControlOperations
 from perdure.core.bounds import MAX_PAGE_BYTES, fitted
-from perdure.core.commands import ResolveInterrupt, SendInput
+from perdure.core.commands import SendInput
 from perdure.core.cursor import Cursor
-from perdure.core.ids import version_of
 from perdure.core.limits import MAX_SETTINGS_BYTES
 from perdure.core.outputs import MOST_OUTPUT_CHARACTERS, OUTPUT_CHARACTERS, output_page
 from perdure.core.public import public_summary
-from perdure.errors import InvalidRequestError, NotFoundError, RequestConflictError
+from perdure.errors import InvalidRequestError
 from perdure.input_files import checked_files
-from perdure.ports import SessionKey
+from perdure.orphans import OrphanOperations
 from perdure.steps.outputs import find_output
 from perdure.trusted import TrustedOperations
+from perdure.waiting import WaitOperations
 from perdure.webhooks import Webhook, from_environment, named, receive, verify
 
 __all__ = ["LOCAL_CALLER", "Caller", "Service"]
@@ -45,7 +46,9 @@ __all__ = ["LOCAL_CALLER", "Caller", "Service"]
 JsonObject = dict[str, Any]
 
 
-class Service(ControlOperations, TrustedOperations):
+class Service(
+    AnswerOperations, WaitOperations, ControlOperations, TrustedOperations, BringingOperations, OrphanOperations
+):
     """The operations of one deployment. Every method raises `RequestError` for what the caller did wrong.
 
     Args:
@@ -140,59 +143,12 @@ class Service(ControlOperations, TrustedOperations):
         """Take an event whose signature was verified. Returns a receipt, or `{"ignored": true}`."""
         return await receive(self, webhook, event_id, event)
 
-    async def resolve_interrupt(
-        self,
-        caller: Caller,
-        session_id: str,
-        interrupt_id: str,
-        *,
-        approved: bool | None = None,
-        answer: str | None = None,
-        message: str | None = None,
-        arguments_hash: str | None = None,
-        idempotency_key: str | None = None,
-    ) -> JsonObject:
-        """Record a decision, once. Returns `{"result": "resolved"}`."""
-        key = session_key(caller, session_id)
-        if (approved is None) == (answer is None):
-            raise InvalidRequestError("send exactly one of `approved` and `answer`")
-        if message is not None:
-            check_unicode(message, "message")
-        if answer is not None:
-            check_text(answer, "answer")
-        content = {
-            "operation": "interrupts",
-            "interrupt_id": interrupt_id,
-            "approved": approved,
-            "answer": answer,
-            "message": message,
-            "arguments_hash": arguments_hash,
-        }
-        command = ResolveInterrupt(
-            interrupt_id=interrupt_id,
-            actor=caller.actor,
-            approved=approved,
-            answer=answer,
-            message=message,
-            arguments_hash=arguments_hash,
-            receipts=claims(idempotency_key, content),
-        )
-        try:
-            executed = await self._execute(caller, key, command)
-        except NotFoundError as error:
-            if error.code == "interrupt_not_found" and await self._was_raised(key, interrupt_id):
-                raise RequestConflictError(
-                    f"interrupt {interrupt_id!r} is no longer open: it was decided or withdrawn", code="not_pending"
-                ) from None
-            raise
-        return executed.reply
-
     async def snapshot(self, caller: Caller, session_id: str) -> JsonObject:
         """Return the session as it is now, from one consistent version; one never written has `state: null`."""
         key = session_key(caller, session_id)
         snapshot = await self._reader.snapshot(key, await self._visible(caller, key))
-        for interrupt in snapshot["pending_interrupts"] if self._knows_agents else ():
-            if not self._can_run(snapshot["agent"], interrupt["tool_name"]):
+        for interrupt in snapshot["pending_interrupts"]:
+            if interrupt["kind"] == "approval" and self._is_missing(snapshot["agent"], interrupt["tool_name"]):
                 interrupt["blocked"] = "agent_missing"
         return snapshot
 
@@ -275,14 +231,6 @@ class Service(ControlOperations, TrustedOperations):
     def agents(self) -> JsonObject:
         """Return `{agents}`: those of the deployment in its order, with the models that a session may be set to."""
         return {"agents": [{"name": agent.name, "models": _choices(agent)} for agent in self._deps.agents]}
-
-    async def _was_raised(self, key: SessionKey, interrupt_id: str) -> bool:
-        version = version_of(interrupt_id)
-        if version is None:
-            return False
-        log = await self._ports.store.read(key, first=version, last=version)
-        raised = (event for entry in log.entries for event in entry.events if event.type == "interrupt_raised")
-        return any(event.payload.get("interrupt_id") == interrupt_id for event in raised)
 
 
 def _choices(agent: AgentDefinition) -> list[JsonObject]:

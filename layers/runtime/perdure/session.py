@@ -15,6 +15,7 @@ from perdure.core.ids import event_message_id
 from perdure.core.outputs import OUTPUT_CHARACTERS
 from perdure.errors import StoreUnavailableError
 from perdure.session_controls import BoundControls, ControlApi, SessionControls, with_key
+from perdure.session_waits import BoundWaits, SessionWaits, WaitApi
 
 JsonObject = dict[str, Any]
 
@@ -27,7 +28,7 @@ READ_RETRY_DELAYS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 TURN_ENDS = frozenset({"turn_completed", "turn_failed", "turn_cancelled", "turn_steered"})
 
 
-class SessionApi(ControlApi, Protocol):
+class SessionApi(ControlApi, WaitApi, Protocol):
     """The operations of one caller, in this process or over HTTP. They return the bodies of surface §4."""
 
     async def send_input(
@@ -46,18 +47,6 @@ class SessionApi(ControlApi, Protocol):
         idempotency_key: str | None = None,
     ) -> JsonObject: ...
 
-    async def resolve_interrupt(
-        self,
-        session_id: str,
-        interrupt_id: str,
-        *,
-        approved: bool | None = None,
-        answer: str | None = None,
-        message: str | None = None,
-        arguments_hash: str | None = None,
-        idempotency_key: str | None = None,
-    ) -> JsonObject: ...
-
     async def snapshot(self, session_id: str) -> JsonObject: ...
 
     async def messages(self, session_id: str, *, before: str | None = None, limit: int = 50) -> JsonObject: ...
@@ -73,14 +62,11 @@ class SessionApi(ControlApi, Protocol):
     ) -> JsonObject: ...
 
 
-class BoundService(BoundControls):
+class BoundService(BoundControls, BoundWaits):
     """The service of this process, bound to one caller: a `SessionApi`."""
 
     async def send_input(self, session_id: str, **arguments: Any) -> JsonObject:
         return await self._service.send_input(self._caller, session_id, **arguments)
-
-    async def resolve_interrupt(self, session_id: str, interrupt_id: str, **arguments: Any) -> JsonObject:
-        return await self._service.resolve_interrupt(self._caller, session_id, interrupt_id, **arguments)
 
     async def snapshot(self, session_id: str) -> JsonObject:
         return await self._service.snapshot(self._caller, session_id)
@@ -136,12 +122,12 @@ class SessionEvent:
     attempt: int | None = None
 
 
-class Session(SessionControls):
+class Session(SessionControls, SessionWaits):
     """One session. It comes into being with its first message, or with `start`.
 
     Every command raises a `RequestError` for what the caller did wrong, and `StoreUnavailableError` when no answer
-    came: then nobody knows whether it was carried out. Commands are never repeated by themselves; repeating one with
-    the `idempotency_key` that the error carries is safe.
+    came: then nobody knows whether it was carried out, and `UnsettledError` says what ran. Commands are never repeated
+    by themselves; repeating one with the `idempotency_key` that the error carries is safe.
     """
 
     def __init__(
@@ -156,6 +142,7 @@ class Session(SessionControls):
         super().__init__(api, session_id, new_key)
         self.agent = agent
         self._api = api
+        self._waits = api
         self._sleep = sleep
 
     async def start(self, settings: JsonObject | None = None, *, idempotency_key: str | None = None) -> JsonObject:
@@ -266,41 +253,6 @@ class Session(SessionControls):
                 if ending.reached_by(event) and not follow:
                     return
             cursor = page["cursor"]
-
-    async def resolve(
-        self,
-        interrupt_id: str,
-        *,
-        approved: bool,
-        message: str | None = None,
-        arguments_hash: str | None = None,
-        idempotency_key: str | None = None,
-    ) -> JsonObject:
-        """Approve or reject a tool call. Returns `{"result": "resolved"}`.
-
-        Args:
-            message: A word to the model, with either decision.
-            arguments_hash: Of the arguments that were shown; a decision on others is refused.
-        """
-        key = self._key(idempotency_key)
-        return await with_key(
-            key,
-            self._api.resolve_interrupt(
-                self.session_id,
-                interrupt_id,
-                approved=approved,
-                message=message,
-                arguments_hash=arguments_hash,
-                idempotency_key=key,
-            ),
-        )
-
-    async def answer(self, interrupt_id: str, text: str, *, idempotency_key: str | None = None) -> JsonObject:
-        """Answer a question. Returns `{"result": "resolved"}`."""
-        key = self._key(idempotency_key)
-        return await with_key(
-            key, self._api.resolve_interrupt(self.session_id, interrupt_id, answer=text, idempotency_key=key)
-        )
 
     async def snapshot(self) -> JsonObject:
         """Return the session as it is now (surface §4); `state` is None for one that was never written."""

@@ -8,6 +8,7 @@ import pytest
 
 from perdure.api.bodies import (
     ChangeBody,
+    ChangeWaitBody,
     DeliverBody,
     EmptyBody,
     InputBody,
@@ -118,7 +119,7 @@ def test_nothing_but_a_boolean_approves(approved: object) -> None:
         {"approved": None},
         {"message": "why not"},
         {"approved": True, "answer": "yes"},
-        {"answer": "yes", "message": "also"},
+        {"answer": "yes", "approved": False},
         {"answer": "yes", "arguments_hash": "00"},
     ],
 )
@@ -127,6 +128,16 @@ def test_a_decision_is_either_an_approval_or_an_answer(body: dict[str, object]) 
 
     assert "`approved`" in error.message
     assert "`answer`" in error.message
+
+
+@pytest.mark.parametrize("body", [{"approved": False, "arguments": {}}, {"answer": "yes", "arguments": {}}], ids=str)
+def test_other_arguments_go_with_an_approval_alone(body: dict[str, object]) -> None:
+    assert refusal(body, InterruptBody).message == "`arguments` go with `approved: true`"
+
+
+def test_a_wait_is_changed_to_a_time_or_to_none_but_not_to_nothing_said() -> None:
+    assert read_body(b'{"until": null}', ChangeWaitBody).until is None
+    assert refusal({}, ChangeWaitBody).message == "`until` is missing"
 
 
 @pytest.mark.parametrize("extra", ["tool_name", "arguments", "tool_call_id", "parts", "messages"])

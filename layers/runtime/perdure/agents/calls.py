@@ -13,10 +13,11 @@ import re
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from perdure.agents.built_ins import POLICY
+from perdure.agents.built_ins import POLICY, BuiltInTool
 from perdure.agents.definition import AgentDefinition, is_tool_name
 from perdure.agents.policies import EffectivePolicy
 from perdure.agents.runner import DeferredCall
+from perdure.agents.tools import FunctionTool
 from perdure.core.commands import RequestedCall
 from perdure.models.surrogates import mended
 
@@ -58,13 +59,7 @@ def _requested(agent: AgentDefinition, call: DeferredCall, offered: Collection[s
     if offered is not None and call.tool_name not in offered:
         return _settled(call, arguments, policy.effect, _not_offered(call.tool_name, offered))
     if arguments is not None and tool is not None:
-        try:
-            arguments = tool.validate(arguments)
-        except ValueError as error:
-            complaint = str(error)
-        except Exception as error:  # user code, such as a field's own validator
-            logger.warning("arguments could not be checked", extra={"tool": tool.name}, exc_info=True)
-            complaint = f"their check failed with {type(error).__name__}"
+        arguments, complaint = _checked(tool, arguments)
     if arguments is None or complaint:
         return _settled(call, arguments, policy.effect, f"invalid {call.tool_name} arguments: {complaint}")
     return RequestedCall(
@@ -79,6 +74,30 @@ def _requested(agent: AgentDefinition, call: DeferredCall, offered: Collection[s
         lane=own.lane if own is not None else None,
         reconciles=own is not None and own.reconcile is not None,
     )
+
+
+def changed_arguments(tool: FunctionTool, arguments: JsonObject) -> JsonObject:
+    """Return the arguments that a person wants a call to run with, checked as a model's are.
+
+    Raises:
+        ValueError: They can't be stored, or the tool refuses them; its text says why.
+    """
+    complaint = _why_not_storable(arguments)
+    if not complaint:
+        checked, complaint = _checked(tool, copy.deepcopy(arguments))
+    if complaint:
+        raise ValueError(f"invalid {tool.name} arguments: {complaint}")
+    return checked
+
+
+def _checked(tool: FunctionTool | BuiltInTool, arguments: JsonObject) -> tuple[JsonObject, str]:
+    try:
+        return tool.validate(arguments), ""
+    except ValueError as error:
+        return arguments, str(error) or "they were refused"
+    except Exception as error:  # user code, such as a field's own validator
+        logger.warning("arguments could not be checked", extra={"tool": tool.name}, exc_info=True)
+        return arguments, f"their check failed with {type(error).__name__}"
 
 
 def _policy(agent: AgentDefinition, name: str) -> EffectivePolicy:

@@ -34,6 +34,8 @@ class InboxSettings:
             not. `auto`: they wait if a person wrote what failed.
         answers: A person's message that says no delivery answers the open question, if there is one that takes any
             text; other questions it replaces, as a steer. False: it is delivered as any other.
+        late_answers: What becomes of an answer that comes when its question's time is over. `refuse`: it is refused.
+            `queue`: it becomes a message that waits for its turn.
 
     Raises:
         ConfigurationError: A word is none of these.
@@ -43,12 +45,14 @@ class InboxSettings:
     coalesce: Literal["off", "pending"] = "off"
     on_turn_failure: Literal["auto", "hold", "continue"] = "auto"
     answers: bool = True
+    late_answers: Literal["refuse", "queue"] = "refuse"
 
     def __post_init__(self) -> None:
         if isinstance(self.delivery, str):
             _check("delivery", self.delivery, DELIVERIES)
         _check("coalesce", self.coalesce, ("off", "pending"))
         _check("on_turn_failure", self.on_turn_failure, ("auto", "hold", "continue"))
+        _check("late_answers", self.late_answers, ("refuse", "queue"))
 
     def policy_for(self, message: RawInput) -> InboxPolicy:
         """Return what holds for one message.

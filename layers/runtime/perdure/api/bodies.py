@@ -56,23 +56,34 @@ class StartBody(Body):
 
 
 class InterruptBody(Body):
-    """A person's decision: on an approval `approved`, to a question `answer`."""
+    """A person's decision: on an approval `approved`, to a question `answer`, or `approved: false` to decline it."""
 
     model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": ["approved"]}, {"required": ["answer"]}]})
 
-    approved: Annotated[bool | None, Field(description="Whether the tool call may run.")] = None
-    message: Annotated[str | None, Field(description="A word to the model, with either decision.")] = None
+    approved: Annotated[bool | None, Field(description="Whether the tool call may run; false declines a question.")] = (
+        None
+    )
+    message: Annotated[str | None, Field(description="A word to the model, with any decision.")] = None
     arguments_hash: Annotated[
         str | None, Field(description="Of the arguments that were shown; a decision on others is refused.")
     ] = None
-    answer: Annotated[str | None, Field(description="The answer to a question.")] = None
+    arguments: Annotated[
+        dict[str, Any] | None,
+        Field(description="The approved call runs with these instead, whole. Its tool checks them first."),
+    ] = None
+    answer: Annotated[
+        str | None,
+        Field(description="The answer to a question: one of its choices, word for word, unless it takes free text."),
+    ] = None
 
     @model_validator(mode="after")
     def _one_decision(self) -> InterruptBody:
         if (self.approved is None) == (self.answer is None):
             raise ValueError("give either `approved` or `answer`")
-        if self.answer is not None and (self.message is not None or self.arguments_hash is not None):
-            raise ValueError("`message` and `arguments_hash` go with `approved`, not with `answer`")
+        if self.answer is not None and self.arguments_hash is not None:
+            raise ValueError("`arguments_hash` goes with `approved`, not with `answer`")
+        if self.arguments is not None and not self.approved:
+            raise ValueError("`arguments` go with `approved: true`")
         return self
 
 
@@ -129,6 +140,19 @@ class DeliverBody(Body):
     """Another delivery for a waiting message."""
 
     delivery: Annotated[Delivery, Field(description="As for a new message.")]
+
+
+class ChangeWaitBody(Body):
+    """Another time for a wait, or another deadline. The one body in which null says something."""
+
+    until: Annotated[
+        str | None,
+        Field(
+            description="RFC 3339 with an offset, at most 365 days away; one that has passed ends the wait at once. "
+            "Null: no time at all, of what can do without one: a question, an approval, an event.",
+            examples=["2027-01-31T09:00:00+01:00"],
+        ),
+    ]
 
 
 class EventBody(RootModel[dict[str, Any]]):

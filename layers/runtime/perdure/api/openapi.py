@@ -24,7 +24,7 @@ _ERRORS = {
     400: "The request is wrong: `invalid_request`, `invalid_text` or `invalid_cursor`.",
     401: "No valid credentials.",
     403: "Not allowed, or from a web page of another origin.",
-    404: "No such session, interrupt, message or tool call, or none that you may see.",
+    404: "No such session, interrupt, message, tool call or wait, or none that you may see.",
     409: "A conflict; the code names it.",
     413: "Larger than a limit.",
     415: "The body is not JSON.",
@@ -148,6 +148,7 @@ _PATH_SCHEMAS: dict[str, dict[str, Any]] = {
     "interrupt_id": {"type": "string"},
     "message_id": {"type": "string"},
     "call_id": {"type": "string"},
+    "wait_id": {"type": "string"},
     "name": {"type": "string"},
 }
 

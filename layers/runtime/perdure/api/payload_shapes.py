@@ -145,18 +145,111 @@ class InterruptRaised(BaseModel):
     tool_call_id: str | None = None
     tool_name: str | None = None
     arguments_hash: str | None = None
+    question: str | None = None
+    choices: list[str] | None = None
+    allows_free_text: bool | None = None
     deadline: datetime | None = None
 
 
 class InterruptResolved(Done):
-    """It was decided, or withdrawn (`cancellation_reason`)."""
+    """It was decided, or withdrawn (`cancellation_reason`).
+
+    `arguments`: those that an approved call runs with in place of the model's. `answered` false: nobody answered.
+    """
 
     interrupt_id: str
     kind: str
     approved: bool | None = None
+    arguments: dict[str, Any] | None = None
+    answered: bool | None = None
+    answer: str | None = None
     message: str | None = None
     rejection_message: str | None = None
     cancellation_reason: str | None = None
+
+
+class TimerStarted(BaseModel):
+    """A wait for a time began: the agent's, or that of this name within its tool."""
+
+    tool_call_id: str
+    until: datetime
+    duration_seconds: float | None = None
+    reason: str | None = None
+    name: str | None = None
+
+
+class TaskBegun(BaseModel):
+    """A tool has started remote work, which is looked at from time to time."""
+
+    tool_call_id: str
+    tool_name: str
+    task_id: str
+    poll_interval_seconds: float
+
+
+class TaskLooked(BaseModel):
+    """A look at remote work, or for an outcome: `pending`, `asks`, or how it ended."""
+
+    tool_call_id: str
+    status: str
+
+
+class CallNamed(BaseModel):
+    """It happened to this call."""
+
+    tool_call_id: str
+
+
+class TaskCancelled(BaseModel):
+    """Remote work that nobody waits for any more was asked to stop; `cancelled` false: in vain."""
+
+    tool_call_id: str
+    tool_name: str
+    cancelled: bool
+
+
+class StepDone(BaseModel):
+    """A tool has recorded a step of its own."""
+
+    tool_call_id: str
+    name: str
+
+
+class OutputSoFar(BaseModel):
+    """What a running tool has so far; its result is still to come."""
+
+    tool_call_id: str
+    output: str
+    preliminary: Literal[True]
+
+
+class EventAwaited(BaseModel):
+    """A tool waits for the event of this name."""
+
+    tool_call_id: str
+    name: str
+    until: datetime | None = None
+
+
+class EventCame(Done):
+    """Trusted code brought an event to a tool."""
+
+    tool_call_id: str
+    name: str
+
+
+class WaitEnded(Done):
+    """Somebody did not want to wait any longer: for a call, or for the next occurrence of a schedule (`wait_id`)."""
+
+    tool_call_id: str | None = None
+    wait_id: str | None = None
+
+
+class WaitChanged(Done):
+    """Somebody gave a wait, a question or an approval another time; none: it has none any more."""
+
+    wait_id: str
+    until: datetime | None = None
 
 
 class MessageQueued(BaseModel):
@@ -236,6 +329,18 @@ PAYLOADS: dict[str, type[BaseModel]] = {
     "message_queued": MessageQueued,
     "message_removed": MessageRemoved,
     "usage_recorded": UsageRecorded,
+    "timer_started": TimerStarted,
+    "tool_task_started": TaskBegun,
+    "task.looked": TaskLooked,
+    "task.reconciling": CallNamed,
+    "task.cancelled": TaskCancelled,
+    "tool.step_recorded": StepDone,
+    "tool.output": OutputSoFar,
+    "tool.awaits_event": EventAwaited,
+    "tool.event_arrived": EventCame,
+    "wait.skipped": WaitEnded,
+    "wait.changed": WaitChanged,
+    "wait.cancelled": WaitEnded,
     "session_paused": Done,
     "session_resumed": Done,
     "hold.released": HoldReleased,

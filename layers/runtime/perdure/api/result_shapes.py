@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
@@ -40,8 +41,75 @@ class Delivered(BaseModel):
     turn_id: str | None = None
 
 
+class Resolution(BaseModel):
+    """The decision was recorded. `queued`: an answer came too late, and waits as the message of this id."""
+
+    result: Literal["resolved", "queued"]
+    message_id: str | None = None
+    cursor: str | None = None
+
+
+class UnblockingCall(BaseModel):
+    """A request that ends a wait. Values of its body in angle brackets are to be filled in."""
+
+    label: Annotated[str, Field(description="What it does, in a few words.")]
+    operation: Annotated[str, Field(description="Its `operationId` in this document.")]
+    method: str
+    path: str
+    body: dict[str, Any] | None = None
+
+
+class Blocker(BaseModel):
+    """Something that a session waits for: a person, a time, something outside, or somebody to let it go on."""
+
+    kind: Literal[
+        "approval",
+        "question",
+        "input",
+        "timer",
+        "event",
+        "result",
+        "task",
+        "retry",
+        "pause",
+        "hold",
+        "auth",
+        "credits",
+        "closed",
+    ]
+    id: Annotated[
+        str | None, Field(description="Of the interrupt, or of the call or model step that waits; it is the `wait_id`.")
+    ] = None
+    since: datetime
+    until: Annotated[datetime | None, Field(description="When it ends by itself.")] = None
+    title: Annotated[str, Field(description="One plain sentence.")]
+    unblocked_by: Annotated[list[str], Field(description="Who or what can end it, in words.")]
+    calls: Annotated[list[UnblockingCall], Field(description="The requests that do, for whoever may.")]
+    tool_name: str | None = None
+    blocked: Annotated[
+        Literal["agent_missing"] | None,
+        Field(description="This deployment can't run the call, so it can't be approved."),
+    ] = None
+    choices: list[str] | None = None
+    allows_free_text: bool | None = None
+    reason: Annotated[str | None, Field(description="Why the agent waits, in its own words.")] = None
+    name: Annotated[str | None, Field(description="Of the event or the sleep within its tool.")] = None
+    task: Annotated[
+        Literal["work", "lookup"] | None,
+        Field(description="Remote work, or a lookup of what became of an attempt whose outcome is not known."),
+    ] = None
+    looks: Annotated[int | None, Field(description="Looks at the remote work so far.")] = None
+    next_look_at: datetime | None = None
+
+
+class Waits(BaseModel):
+    """Why a session waits. Nothing: it works, or has nothing to do."""
+
+    waits: list[Blocker]
+
+
 class HookReceipt(BaseModel):
-    """An event was taken: the receipt of its message, or `ignored` for one that concerns nobody."""
+    """An event was taken: the receipt of its message, `recorded` for what a tool waited for, or `ignored`."""
 
     ignored: Literal[True] | None = None
     message_id: str | None = None
@@ -49,6 +117,7 @@ class HookReceipt(BaseModel):
     delivered_as: Delivery | None = None
     duplicate: bool | None = None
     cursor: str | None = None
+    result: Literal["recorded"] | None = None
 
 
 class ToolOutput(BaseModel):

@@ -8,6 +8,7 @@ from perdure.api.control_routes import CONTROL_ROUTES
 from perdure.api.messages import JsonObject
 from perdure.api.reading import QueryParam
 from perdure.api.route import COMMAND_ERRORS, SESSION, Call, Route
+from perdure.api.wait_routes import WAIT_ROUTES
 from perdure.core.outputs import MOST_OUTPUT_CHARACTERS, OUTPUT_CHARACTERS
 from perdure.errors import NotFoundError
 
@@ -55,6 +56,7 @@ async def _resolve_interrupt(call: Call) -> JsonObject:
         answer=body.answer,
         message=body.message,
         arguments_hash=body.arguments_hash,
+        arguments=body.arguments,
         idempotency_key=call.idempotency_key,
     )
 
@@ -145,14 +147,15 @@ ROUTES: tuple[Route, ...] = (
         method="POST",
         path=f"{SESSION}/interrupts/{{interrupt_id}}",
         operation="resolve_interrupt",
-        doc="Record a person's decision on something that waits for it.",
+        doc="Record a person's decision on something that waits for it: approve, reject, answer or decline.",
         run=_resolve_interrupt,
         body=InterruptBody,
-        reply=shapes.Resolution,
+        reply=result_shapes.Resolution,
         keyed=True,
         errors=COMMAND_ERRORS,
     ),
     *CONTROL_ROUTES,
+    *WAIT_ROUTES,
     Route(
         method="GET",
         path="/v1/sessions",

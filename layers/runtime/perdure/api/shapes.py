@@ -65,7 +65,7 @@ class TurnError(BaseModel):
 class WaitingFor(BaseModel):
     """Something that a session waits for."""
 
-    kind: Literal["approval", "question", "input", "timer", "task", "retry"]
+    kind: Literal["approval", "question", "input", "timer", "event", "task", "retry"]
     id: str
     since: datetime
     until: datetime | None = None
@@ -215,8 +215,23 @@ class ToolCall(Cut):
     arguments_hash: str
     effect: Literal["read", "idempotent_write", "non_idempotent_write", "unclassified"]
     requires_approval: bool
-    status: Literal["awaiting_approval", "approved", "succeeded", "failed", "rejected", "outcome_unknown"]
+    status: Literal[
+        "awaiting_approval",
+        "approved",
+        "awaiting_answer",
+        "waiting_for_timer",
+        "waiting_for_event",
+        "waiting_for_task",
+        "succeeded",
+        "failed",
+        "rejected",
+        "outcome_unknown",
+    ]
     attempt: int
+    wait_until: Annotated[datetime | None, Field(description="When its wait ends by itself.")] = None
+    requested_arguments: Annotated[
+        dict[str, Any] | None, Field(description="What the model asked for, where a person approved other arguments.")
+    ] = None
     output: str | None = None
     error: str | None = None
     cancellation_reason: str | None = None
@@ -233,7 +248,7 @@ class Interrupt(Cut):
     arguments_text: str | None = None
     arguments_hash: str | None = None
     question: str | None = None
-    choices: list[Any] | None = None
+    choices: list[str] | None = None
     allows_free_text: bool | None = None
     deadline: datetime | None = None
     blocked: Annotated[
@@ -319,12 +334,6 @@ class MessagePage(BaseModel):
     messages: list[Message]
     next_before: str | None = None
     deleted_before: int | None = None
-
-
-class Resolution(BaseModel):
-    """The decision was recorded."""
-
-    result: Literal["resolved"]
 
 
 class StopResult(BaseModel):

@@ -158,11 +158,12 @@ def withdraw_calls(draft: Draft, *, reason: str) -> None:
             continue
         runs = call.started is not None or (call.is_read and call.ready_at is not None and not stopped)
         if not runs:
-            _withdraw_interrupt(draft, call, reason)
+            withdraw_interrupt(draft, call, reason)
             settle_call(draft, call, "rejected", texts.withdrawn(call.status, reason), reason=reason)
 
 
-def _withdraw_interrupt(draft: Draft, call: Call, reason: str) -> None:
+def withdraw_interrupt(draft: Draft, call: Call, reason: str) -> None:
+    """Tell that what a person was asked for a call needs no decision any more."""
     interrupt = next((i for i in draft.turn.interrupts if i.call_id == call.call_id), None)
     if interrupt is not None and interrupt.raised_at is not None:
         draft.event(
@@ -173,7 +174,7 @@ def _withdraw_interrupt(draft: Draft, call: Call, reason: str) -> None:
 
 def _abandon(draft: Draft, call: Call, reason: str) -> None:
     """End a call that has begun and waits: it may have taken effect, and its task is asked to stop (spec TASK-08)."""
-    _withdraw_interrupt(draft, call, reason)
+    withdraw_interrupt(draft, call, reason)
     if call.task is not None and call.task.kind == "task":
         ask_to_cancel(draft, call)
         settle_call(draft, call, "outcome_unknown", texts.TASK_ABANDONED, reason=reason)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from perdure.core.approvals import decide_approval, expire_approval, raise_approvals
 from perdure.core.commands import ResolveInterrupt, TimerFired
 from perdure.core.decision import Decision, Draft
-from perdure.core.head import Call, Interrupt
+from perdure.core.head import Call, Head, Interrupt
 from perdure.core.inputs import expire_request, request_of, resolve_request
 from perdure.core.questions import decide_question, expire_question
 from perdure.core.schedules import TIMER_PREFIX, on_schedule_due
@@ -64,6 +64,12 @@ def on_timer_fired(draft: Draft, command: TimerFired) -> Decision:
         return Decision.unchanged(draft.head)
     end_wait(draft, waiting, command.details, skipped=False)
     return draft.decision({"accepted": True})
+
+
+def pending_interrupt(head: Head, interrupt_id: str) -> Interrupt | None:
+    """Return the interrupt with this id if somebody has been asked, and nothing was decided yet."""
+    interrupts = head.turn.interrupts if head.turn else ()
+    return next((i for i in interrupts if i.interrupt_id == interrupt_id and i.raised_at is not None), None)
 
 
 def _go_on(draft: Draft) -> None:

@@ -6,7 +6,7 @@ import json
 from datetime import datetime, timedelta
 from typing import Any
 
-from perdure.core.calls import ask_to_cancel, await_again, settle_call
+from perdure.core.calls import ask_to_cancel, await_again, settle_call, withdraw_interrupt
 from perdure.core.codec import format_time
 from perdure.core.commands import RequestedCall
 from perdure.core.decision import Decision, Draft
@@ -150,6 +150,7 @@ def on_cancel_wait(draft: Draft, command: CancelWait) -> Decision:
     draft.event("wait.cancelled", {"tool_call_id": call.call_id, "actor": _by(command.actor)})
     if call.task is not None and call.task.kind == "task":
         ask_to_cancel(draft, call)
+    withdraw_interrupt(draft, call, "cancelled")
     unknown = (call.task is not None or call.parked) and not call.is_read
     settle_call(draft, call, "outcome_unknown" if unknown else "rejected", CANCELLED, reason="cancelled")
     join_calls(draft)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
 from perdure.core.commands import AttemptLost
 from perdure.core.control_commands import CredentialChanged
@@ -97,34 +98,43 @@ async def _look_after(
     if dispatch.claimed_until is not None and not has_lease:  # run by whoever made it ready, without a lease item yet
         if not at_start and now < dispatch.claimed_until + LEASE_GRACE:
             return dispatch.claimed_until
-        await _replace_if_dead(deps, key, dispatch, reason="its worker died", final=False)
+        await replace_if_dead(deps, key, dispatch, reason="its worker died", final=False)
     elif lease is None or lease.attempt < dispatch.attempt:
-        ready_at = _ready_at(head, dispatch)
-        overdue = ready_at is None or now >= ready_at + START_LEASE
+        since = ready_at(head, dispatch)
+        overdue = since is None or now >= since + START_LEASE
         if at_start or overdue:  # sent again, not given up: a message may still be on its way
             await ports.queue.send(key, dispatch)
-    elif lease.attempt == dispatch.attempt and not await _replace_if_dead(
+    elif lease.attempt == dispatch.attempt and not await replace_if_dead(
         deps, key, dispatch, reason="its worker died", final=False
     ):
         return lease.expires_at
     return None
 
 
-async def _replace_if_dead(
-    deps: StepDeps, key: SessionKey, dispatch: Dispatch | StepMessage, *, reason: str, final: bool
-) -> bool:
+async def replace_if_dead(
+    deps: StepDeps,
+    key: SessionKey,
+    dispatch: Dispatch | StepMessage,
+    *,
+    reason: str,
+    final: bool,
+    allow: Callable[[Head], None] | None = None,
+) -> Literal["lost", "known", ""]:
     """Revoke an attempt that nobody holds any more, and only then say that it is lost (races.md X5).
 
+    Args:
+        allow: As of `execute`.
+
     Returns:
-        Whether it was; False: somebody holds it.
+        `lost`: it was. `known`: its outcome was on its way, and was taken. Nothing: somebody holds it.
     """
     ports = deps.ports
     if await take_known_outcome(ports, key, dispatch.step_id, dispatch.attempt):
-        return True
+        return "known"
     was_taken = isinstance(dispatch, Dispatch) and dispatch.claimed_by is not None
     revoked = await ports.leases.revoke(key, dispatch.step_id, dispatch.attempt, ports.clock.now())
     if revoked == "alive":
-        return False
+        return ""
     head = (await ports.store.load(key)).head
     lost = AttemptLost(
         step_id=dispatch.step_id,
@@ -134,8 +144,8 @@ async def _replace_if_dead(
         final=final,
         parts=await _seen_by_viewers(ports, key, head, dispatch.step_id, dispatch.attempt),
     )
-    await execute(ports, key, lost)
-    return True
+    await execute(ports, key, lost, allow=allow)
+    return "lost"
 
 
 async def record_dead_letter(deps: StepDeps, message: StepMessage, reason: str) -> None:
@@ -143,12 +153,13 @@ async def record_dead_letter(deps: StepDeps, message: StepMessage, reason: str) 
     loaded = await deps.ports.store.load(message.key)
     expected = expected_dispatches(loaded.head)
     if any((d.step_id, d.attempt) == (message.step_id, message.attempt) for d in expected):
-        await _replace_if_dead(deps, message.key, message, reason=reason, final=True)
+        await replace_if_dead(deps, message.key, message, reason=reason, final=True)
     else:
         await resend_unclaimed(deps.ports, message.key, loaded.head)
 
 
-def _ready_at(head: Head, dispatch: Dispatch) -> datetime | None:
+def ready_at(head: Head, dispatch: Dispatch) -> datetime | None:
+    """Return since when a step's expected attempt may have run."""
     turn = head.turn
     cancellation = next((c for c in head.cancellations if c.step_id == dispatch.step_id), None)
     if cancellation is not None:
@@ -160,6 +171,6 @@ def _ready_at(head: Head, dispatch: Dispatch) -> datetime | None:
 
 
 def _next_delay(head: Head, now: datetime) -> timedelta:
-    ready = [moment for dispatch in expected_dispatches(head) if (moment := _ready_at(head, dispatch))]
+    ready = [moment for dispatch in expected_dispatches(head) if (moment := ready_at(head, dispatch))]
     age = now - min(ready, default=now)
     return min(max(age, FIRST_SWEEP_DELAY), LAST_SWEEP_DELAY)

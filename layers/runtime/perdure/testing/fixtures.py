@@ -35,12 +35,19 @@ from perdure.session import BoundService, Session
 from perdure.steps.base import HotTurn, StepDeps, StepMessage
 from perdure.steps.call_tool import call_single_attempt_tool, call_tool
 from perdure.steps.run_model import run_model
+from perdure.steps.tasks import cancel_tool_task, poll_tool_task
 from perdure.steps.waking import fire_timer
 from perdure.testing.clock import VirtualClock
 
 JsonObject = dict[str, Any]
 
-STEPS = {"run_model": run_model, "call_tool": call_tool, "call_single_attempt_tool": call_single_attempt_tool}
+STEPS = {
+    "run_model": run_model,
+    "call_tool": call_tool,
+    "call_single_attempt_tool": call_single_attempt_tool,
+    "poll_tool_task": poll_tool_task,
+    "cancel_tool_task": cancel_tool_task,
+}
 
 SESSION = SessionKey("local", "s-1")
 

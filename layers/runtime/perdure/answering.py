@@ -1,0 +1,244 @@
+"""What people decide: approvals, with other arguments if need be, and answers to questions."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from perdure.access import check_access
+from perdure.agents.calls import changed_arguments
+from perdure.agents.inbox import RawInput
+from perdure.checks import Caller, check_text, check_unicode, claims, session_key
+from perdure.core.codec import encode
+from perdure.core.commands import ResolveInterrupt, SendInput
+from perdure.core.cursor import Cursor
+from perdure.core.entries import Entry
+from perdure.core.head import Head, Interrupt
+from perdure.core.ids import content_hash, version_of
+from perdure.core.interrupts import pending_interrupt
+from perdure.core.public import questions_of
+from perdure.core.questions import DEADLINE
+from perdure.errors import InvalidRequestError, NotFoundError, RequestConflictError
+from perdure.operations import Operations
+from perdure.ports import SessionKey, SessionStore
+
+JsonObject = dict[str, Any]
+
+_TOOLS_QUESTION = re.compile(r"(call-[0-9]+-[0-9]+)-input-[0-9]+")
+_DEADLINE = encode(DEADLINE)
+
+ENTRIES_PER_READ = 100
+"""Entries that are read at a time when it is looked for how an interrupt ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Checked:
+    """What was found to be in order: for this interrupt, as raised with this version."""
+
+    version: int | None = None
+    answer: str | None = None
+    arguments: JsonObject | None = None
+
+
+class AnswerOperations(Operations):
+    """The operations with which people decide. Every method raises `RequestError` for a caller's fault."""
+
+    async def resolve_interrupt(
+        self,
+        caller: Caller,
+        session_id: str,
+        interrupt_id: str,
+        *,
+        approved: bool | None = None,
+        answer: str | None = None,
+        message: str | None = None,
+        arguments_hash: str | None = None,
+        arguments: JsonObject | None = None,
+        idempotency_key: str | None = None,
+    ) -> JsonObject:
+        """Record a decision, once. Returns `{"result": "resolved"}`.
+
+        An answer that comes too late is refused, unless the agent's inbox has it queued (`late_answers`): then the
+        reply is `{"result": "queued", "message_id", "cursor"}`.
+
+        Args:
+            approved: Of an approval; False declines a question.
+            answer: To a question. With choices and without free text it is one of them; spaces around it don't count.
+            message: A word to the model.
+            arguments: An approved call runs with these instead; its tool checks them as it checks the model's.
+
+        Raises:
+            RequestConflictError: `not_pending`, `deadline_passed`, `arguments_changed`, or `agent_missing`: this
+                deployment can't run the call, or check other arguments for it.
+        """
+        key = session_key(caller, session_id)
+        if (approved is None) == (answer is None):
+            raise InvalidRequestError("send exactly one of `approved` and `answer`")
+        if arguments is not None and not approved:
+            raise InvalidRequestError("`arguments` go with `approved: true`")
+        if message is not None:
+            check_unicode(message, "message")
+        if answer is not None:
+            check_text(answer, "answer")
+        content: JsonObject = {
+            "operation": "interrupts",
+            "interrupt_id": interrupt_id,
+            "approved": approved,
+            "answer": answer,
+            "message": message,
+            "arguments_hash": arguments_hash,
+        }
+        checked = await self._check_decision(caller, key, interrupt_id, answer, arguments)
+        if arguments is not None:
+            content["arguments"] = arguments
+        command = ResolveInterrupt(
+            interrupt_id=interrupt_id,
+            actor=caller.actor,
+            approved=approved,
+            answer=checked.answer,
+            message=message,
+            arguments_hash=arguments_hash,
+            arguments=checked.arguments,
+            receipts=claims(idempotency_key, content),
+        )
+        try:
+            executed = await self._execute(caller, key, command, check=lambda head: _still(head, interrupt_id, checked))
+        except (NotFoundError, RequestConflictError) as error:
+            ending = await self._ending(key, interrupt_id, error)
+            if answer is not None and ending.code == "deadline_passed" and await self._queues_late_answers(key):
+                return await self._send_late(caller, session_id, command, answer)
+            raise ending from None
+        return _as_queued(session_id, executed.reply) if "message_id" in executed.reply else executed.reply
+
+    async def _check_decision(
+        self, caller: Caller, key: SessionKey, interrupt_id: str, answer: str | None, arguments: JsonObject | None
+    ) -> _Checked:
+        """Check what HEAD can't be asked: an answer against the choices, other arguments against the tool."""
+        if answer is None and arguments is None:
+            return _Checked()
+        head = (await self._ports.store.load(key)).head
+        check_access(self._authorize, caller, key, head, "approve")
+        interrupt = pending_interrupt(head, interrupt_id)
+        if interrupt is None:  # the command will say so, or be found to be a repeated one
+            return _Checked(answer=answer, arguments=arguments)
+        if arguments is not None and interrupt.kind == "approval":
+            return _Checked(version=interrupt.raised_version, arguments=self._arguments_for(head, interrupt, arguments))
+        if answer is not None and interrupt.kind == "question" and not interrupt.free_text:
+            answer = await self._choice(key, interrupt, answer)
+        return _Checked(version=interrupt.raised_version, answer=answer, arguments=arguments)
+
+    async def _choice(self, key: SessionKey, interrupt: Interrupt, answer: str) -> str:
+        version = interrupt.raised_version
+        entries = (await self._ports.store.read(key, first=version, last=version)).entries
+        choices = questions_of(entries).get(interrupt.interrupt_id, {}).get("choices", [])
+        for said in (answer, answer.strip()):
+            if said in choices:
+                return said
+        raise InvalidRequestError(
+            f"interrupt {interrupt.interrupt_id!r} takes one of its {len(choices)} choices as its answer, word for word"
+        )
+
+    def _arguments_for(self, head: Head, interrupt: Interrupt, arguments: JsonObject) -> JsonObject | None:
+        """Return the arguments to run with; None: they are those that the model asked for."""
+        call = head.turn.call(interrupt.call_id) if head.turn else None
+        agent = self._deps.agents.get(head.agent or "")
+        tool = agent.tool(call.tool_name) if agent is not None and call is not None else None
+        if tool is None:
+            name = call.tool_name if call is not None else "?"
+            raise RequestConflictError(
+                f"tool {name!r} of agent {head.agent!r} is not part of this deployment, so nothing can check other "
+                "arguments: approve the call as it is, or reject it",
+                code="agent_missing",
+            )
+        try:
+            changed = changed_arguments(tool, arguments)
+        except ValueError as error:
+            raise InvalidRequestError(str(error)) from None
+        return None if content_hash(changed) == interrupt.arguments_hash else changed
+
+    async def _ending(
+        self, key: SessionKey, interrupt_id: str, error: NotFoundError | RequestConflictError
+    ) -> NotFoundError | RequestConflictError:
+        """Return what to tell of a decision that was refused: of an interrupt that is settled, how it was."""
+        if error.code != "interrupt_not_found":
+            return error
+        ending = await how_it_ended(self._ports.store, key, interrupt_id)
+        if ending is None:
+            return error
+        if ending == "deadline_passed":
+            return RequestConflictError(
+                f"the deadline of {interrupt_id!r} has passed: it is answered no more", code="deadline_passed"
+            )
+        return RequestConflictError(
+            f"interrupt {interrupt_id!r} is no longer open: it was decided or withdrawn", code="not_pending"
+        )
+
+    async def _queues_late_answers(self, key: SessionKey) -> bool:
+        head = await self._ports.store.peek(key)
+        agent = self._deps.agents.get(head.agent or "")
+        return agent is not None and agent.inbox.late_answers == "queue"
+
+    async def _send_late(self, caller: Caller, session_id: str, late: ResolveInterrupt, text: str) -> JsonObject:
+        """Let an answer that came too late be a message of its own. Its key gives the same reply again."""
+        raw = RawInput(session_id=session_id, text=text, metadata=None, source="person")
+        agents = tuple(self._deps.agents)
+        command = SendInput(
+            text=text,
+            actor=caller.actor,
+            default_agent=self._deps.agents.default.name,
+            delivery="queue",
+            policies={agent.name: agent.inbox.policy_for(raw) for agent in agents},
+            credentials={agent.name: agent.credential_version() for agent in agents},
+            receipts=late.receipts,
+        )
+        executed = await self._execute(caller, session_key(caller, session_id), command)
+        return _as_queued(session_id, executed.reply)
+
+
+def _still(head: Head, interrupt_id: str, checked: _Checked) -> None:
+    """Refuse to decide on an interrupt that nobody had been asked about when the decision was checked."""
+    if checked.answer is None and checked.arguments is None:
+        return
+    interrupt = pending_interrupt(head, interrupt_id)
+    if interrupt is not None and interrupt.raised_version != checked.version:
+        raise NotFoundError(f"no interrupt {interrupt_id!r} is pending", code="interrupt_not_found")
+
+
+def _as_queued(session_id: str, reply: JsonObject) -> JsonObject:
+    cursor = Cursor(version=reply["version"]).encode(session_id)
+    return {"result": "queued", "message_id": reply["message_id"], "cursor": cursor}
+
+
+async def how_it_ended(store: SessionStore, key: SessionKey, interrupt_id: str) -> str | None:
+    """Return how an interrupt that is not open any more ended: `deadline_passed`, or `not_pending` for all else.
+
+    None: it never was. The log is read from its call's beginning, and no further than to the call's end.
+    """
+    asked_by_tool = _TOOLS_QUESTION.fullmatch(interrupt_id)
+    call_id = asked_by_tool.group(1) if asked_by_tool else interrupt_id
+    version, was_raised = version_of(call_id), False
+    if version is None or not await was_asked_for(store, key, call_id):
+        return None
+    while True:
+        log = await store.read(key, first=version, limit=ENTRIES_PER_READ)
+        for event in (event for entry in log.entries for event in entry.events):
+            if event.payload.get("interrupt_id") == interrupt_id:
+                was_raised = True
+                if event.type == "interrupt_resolved" and event.payload.get("actor") == _DEADLINE:
+                    return "deadline_passed"
+            if event.type == "tool_call_finished" and event.payload["tool_call_id"] == call_id:
+                return "not_pending" if was_raised else None
+        if not log.entries or log.entries[-1].version >= log.head.version:
+            return "not_pending" if was_raised else None
+        version = log.entries[-1].version + 1
+
+
+async def was_asked_for(store: SessionStore, key: SessionKey, call_id: str) -> bool:
+    """Whether a model ever asked for a call with this id."""
+    version = version_of(call_id)
+    if version is None:
+        return False
+    entries: tuple[Entry, ...] = (await store.read(key, first=version, last=version)).entries
+    parts = (part for entry in entries for message in entry.messages for part in message.parts)
+    return any(part["type"] == "tool_call" and part["tool_call_id"] == call_id for part in parts)
