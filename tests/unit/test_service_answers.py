@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 
-from perdure import ToolPolicy, function_tool
 from perdure.agents.inbox import InboxSettings
-from perdure.agents.stepwise import StepwiseRunner
 from perdure.core import texts
 from perdure.errors import (
     ConfigurationError,
@@ -21,7 +19,7 @@ from perdure.errors import (
 )
 from perdure.models.scripted import call
 from perdure.service import LOCAL_CALLER
-from perdure.testing.fixtures import Stage, open_stage, redeployed
+from perdure.testing.fixtures import Stage, open_stage
 from tests.unit.desk import Desk, booking, pending
 from tests.unit.steps.builders import OTHER, an_agent
 from tests.unit.waiting import an_asker, calling, deploy
@@ -251,131 +249,3 @@ async def test_nobody_learns_of_a_question_that_they_may_not_see() -> None:
         wrong = stage.service.resolve_interrupt(OTHER, "s-1", interrupt_id, answer="blue")
 
         assert await refusal(wrong) == (NotFoundError, "session_not_found")
-
-
-# --- approvals with other arguments ----------------------------------------------------------------------------------
-
-
-async def test_a_call_runs_with_the_arguments_that_were_approved_and_everybody_is_told() -> None:
-    desk, model = Desk(), booking("r1")
-    async with open_stage(desk.agent(model)) as stage:
-        interrupt_id = await asked(stage)
-
-        await stage.session().resolve(interrupt_id, approved=True, arguments={"room": "r2"})
-        await stage.run_all()
-
-        assert desk.booked == ["r2"]
-        (resolved,) = [e["payload"] for e in await stage.events() if e["type"] == "interrupt_resolved"]
-        assert (resolved["arguments"], resolved["actor"]["subject"]) == ({"room": "r2"}, "local")
-        (shown,) = (await stage.snapshot())["tool_calls"]
-        assert (shown["arguments"], shown["requested_arguments"]) == ({"room": "r2"}, {"room": "r1"})
-        assert '{"room":"r2"}' in model.requests[1].messages[-1].output  # type: ignore[union-attr]
-
-
-async def test_arguments_that_are_the_models_own_change_nothing() -> None:
-    desk, model = Desk(), booking("r1")
-    async with open_stage(desk.agent(model)) as stage:
-        interrupt_id = await asked(stage)
-
-        await stage.approve(interrupt_id, arguments={"room": "r1"})
-        await stage.run_all()
-
-        assert desk.booked == ["r1"]
-        (resolved,) = [e["payload"] for e in await stage.events() if e["type"] == "interrupt_resolved"]
-        assert "arguments" not in resolved
-
-
-def _deep(levels: int) -> dict[str, Any]:
-    value: Any = "x"
-    for _ in range(levels):
-        value = [value]
-    return {"room": value}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "reason"),
-    [
-        ({}, "room"),
-        ({"room": 7}, "room"),
-        ({"room": "r1", "also": 1}, "also"),
-        ({"room": "\ud800"}, "half of a surrogate pair"),
-        ({"room": float("inf")}, "out of range"),
-        (_deep(200), "nested too deeply"),
-    ],
-    ids=["missing", "type", "unknown", "surrogate", "number", "depth"],
-)
-async def test_arguments_that_the_tool_would_not_take_of_a_model_are_refused_of_a_person(
-    arguments: dict[str, Any], reason: str
-) -> None:
-    desk = Desk()
-    async with open_stage(desk.agent(booking("r1"))) as stage:
-        interrupt_id = await asked(stage)
-
-        with pytest.raises(InvalidRequestError) as caught:
-            await stage.approve(interrupt_id, arguments=arguments)
-
-        assert caught.value.message.startswith("invalid book arguments: ")
-        assert reason in caught.value.message
-        assert list(await pending(stage)) == ["r1"]
-
-
-async def test_a_check_of_arguments_that_breaks_refuses_them() -> None:
-    @function_tool(effect="non_idempotent_write")
-    async def book(room: str) -> str:
-        return room
-
-    def broken(raw: dict[str, Any]) -> dict[str, Any]:
-        if raw["room"] == "r2":
-            raise KeyError("a bug")
-        return raw
-
-    from dataclasses import replace
-
-    agent = an_agent(replace(book, validate=broken), model=booking("r1"))
-    async with open_stage(agent) as stage:
-        interrupt_id = await asked(stage)
-
-        with pytest.raises(InvalidRequestError, match="their check failed with KeyError"):
-            await stage.approve(interrupt_id, arguments={"room": "r2"})
-
-
-async def test_what_nobody_here_could_check_is_not_changed() -> None:
-    desk = Desk()
-    async with open_stage(desk.agent(booking("r1"))) as stage:
-        interrupt_id = await asked(stage)
-        with_runner = redeployed(stage, an_agent(name="support", runner=StepwiseRunner()))
-
-        changed = with_runner.approve(interrupt_id, arguments={"room": "r2"})
-
-        assert await refusal(changed) == (RequestConflictError, "agent_missing")
-
-
-async def test_other_arguments_are_of_an_approval_and_in_time() -> None:
-    desk = Desk()
-    policy = {"book": ToolPolicy(approval_deadline=HALF_AN_HOUR)}
-    async with open_stage(desk.agent(booking("r1"), tool_policies=policy)) as stage:
-        interrupt_id = await asked(stage)
-
-        rejected = stage.approve(interrupt_id, approved=False, arguments={"room": "r2"})
-        assert await refusal(rejected) == (InvalidRequestError, "invalid_request")
-        stale = stage.approve(interrupt_id, arguments={"room": "r2"}, arguments_hash="0" * 64)
-        assert await refusal(stale) == (RequestConflictError, "arguments_changed")
-        await stage.clock.advance(LATE)
-        late = stage.approve(interrupt_id, arguments={"room": "r2"})
-        assert await refusal(late) == (RequestConflictError, "deadline_passed")
-
-
-async def test_a_question_takes_no_arguments() -> None:
-    async with open_stage(an_asker()) as stage:
-        interrupt_id = await asked(stage)
-
-        wrong = stage.approve(interrupt_id, arguments={"question": "?"})
-
-        assert await refusal(wrong) == (InvalidRequestError, "invalid_request")
-
-
-async def test_an_approval_is_not_answered() -> None:
-    async with open_stage(Desk().agent(booking("r1"))) as stage:
-        interrupt_id = await asked(stage)
-
-        assert await refusal(answer(stage, interrupt_id, "yes")) == (InvalidRequestError, "invalid_request")

@@ -66,7 +66,8 @@ class AnswerOperations(Operations):
             approved: Of an approval; False declines a question.
             answer: To a question. With choices and without free text it is one of them; spaces around it don't count.
             message: A word to the model.
-            arguments: An approved call runs with these instead; its tool checks them as it checks the model's.
+            arguments: An approved call runs with these instead; its tool checks them as it checks the model's. Needs
+                the `arguments_hash` of those that were shown.
 
         Raises:
             RequestConflictError: `not_pending`, `deadline_passed`, `arguments_changed`, or `agent_missing`: this
@@ -77,6 +78,8 @@ class AnswerOperations(Operations):
             raise InvalidRequestError("send exactly one of `approved` and `answer`")
         if arguments is not None and not approved:
             raise InvalidRequestError("`arguments` go with `approved: true`")
+        if arguments is not None and arguments_hash is None:
+            raise InvalidRequestError("send the `arguments_hash` that was shown, too: it says what `arguments` replace")
         if message is not None:
             check_unicode(message, "message")
         if answer is not None:

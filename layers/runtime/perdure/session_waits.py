@@ -118,7 +118,7 @@ class SessionWaits:
             message: A word to the model, with either decision.
             arguments_hash: Of the arguments that were shown; a decision on others is refused.
             arguments: The approved call runs with these instead, whole. Its tool checks them first, and the model is
-                told.
+                told. Needs the `arguments_hash` of those that they replace.
         """
         key = self._key(idempotency_key)
         return await with_key(

@@ -140,7 +140,13 @@ def test_a_wait_is_changed_to_a_time_or_to_none_but_not_to_nothing_said() -> Non
     assert refusal({}, ChangeWaitBody).message == "`until` is missing"
 
 
-@pytest.mark.parametrize("extra", ["tool_name", "arguments", "tool_call_id", "parts", "messages"])
+def test_f055_other_arguments_name_those_that_they_replace() -> None:
+    error = refusal({"approved": True, "arguments": {"order_id": "8"}}, InterruptBody)
+
+    assert error.message == "`arguments` need the `arguments_hash` of those that they replace"
+
+
+@pytest.mark.parametrize("extra", ["tool_name", "tool_call_id", "parts", "messages"])
 def test_a_decision_brings_no_call_of_its_own(extra: str) -> None:
     """Field case F055: what is decided on is the stored call, never one that the client describes."""
     error = refusal({"approved": True, extra: {"order_id": "8"}}, InterruptBody)

@@ -69,7 +69,10 @@ class InterruptBody(Body):
     ] = None
     arguments: Annotated[
         dict[str, Any] | None,
-        Field(description="The approved call runs with these instead, whole. Its tool checks them first."),
+        Field(
+            description="The approved call runs with these instead, whole. Its tool checks them first. "
+            "Needs the `arguments_hash` of those that they replace."
+        ),
     ] = None
     answer: Annotated[
         str | None,
@@ -84,6 +87,8 @@ class InterruptBody(Body):
             raise ValueError("`arguments_hash` goes with `approved`, not with `answer`")
         if self.arguments is not None and not self.approved:
             raise ValueError("`arguments` go with `approved: true`")
+        if self.arguments is not None and self.arguments_hash is None:
+            raise ValueError("`arguments` need the `arguments_hash` of those that they replace")
         return self
 
 
