@@ -14,6 +14,7 @@ from perdure._version import __version__
 if TYPE_CHECKING:
     from perdure.agents.built_ins import BUILT_IN_TOOLS, BuiltInTool
     from perdure.agents.definition import AgentDefinition, InstructionContext
+    from perdure.agents.errors_inside import error_inside
     from perdure.agents.inbox import InboxSettings
     from perdure.agents.policies import ToolPolicy
     from perdure.agents.prepare import StepChanges
@@ -50,6 +51,7 @@ __all__ = [
     "advance_sequence",
     "connect",
     "current_tool_context",
+    "error_inside",
     "function_tool",
     "open",
     "stop_after",
@@ -77,6 +79,7 @@ _HOMES = {
     "advance_sequence": ("perdure.core.cursor", "advance_sequence"),
     "connect": ("perdure.client", "connect"),
     "current_tool_context": ("perdure.agents.tools", "current_tool_context"),
+    "error_inside": ("perdure.agents.errors_inside", "error_inside"),
     "function_tool": ("perdure.agents.tools", "function_tool"),
     "open": ("perdure.embedded.runtime", "open_runtime"),
     "stop_after": ("perdure.agents.stop_policies", "stop_after"),

@@ -237,3 +237,29 @@ async def test_calls_run_side_by_side_and_their_results_stand_in_the_models_orde
             ("first", "1"),
             ("second", "2"),
         ]
+
+
+@pytest.mark.parametrize(
+    ("effect", "wanted", "status"),
+    [("read", True, "failed"), ("read", False, "succeeded"), ("idempotent_write", True, "succeeded")],
+)
+async def test_a_read_that_carries_an_error_has_failed_if_its_agent_wants_so(
+    effect: str, wanted: bool, status: str
+) -> None:
+    body = Body({"error": "no such order"})
+    agent = an_agent(a_tool(body, effect), model=asking_for("work"), errors_inside_outputs=wanted)
+    async with open_stage(agent) as stage:
+        await stage.send("go")
+        await stage.run_all()
+
+        assert await stage.results() == {"work": (status, '{"error": "no such order"}')}
+        assert body.runs == 1
+
+
+async def test_a_read_without_an_error_inside_succeeds_whatever_its_agent_wants() -> None:
+    agent = an_agent(a_tool(Body({"order": 7})), model=asking_for("work"), errors_inside_outputs=True)
+    async with open_stage(agent) as stage:
+        await stage.send("go")
+        await stage.run_all()
+
+        assert await stage.results() == {"work": ("succeeded", '{"order": 7}')}

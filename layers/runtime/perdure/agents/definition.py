@@ -78,6 +78,7 @@ class AgentDefinition:
         question_deadline: How long a question of `ask_user` waits for its answer, at most ten years. None: for ever.
         tool_output_limit: Characters of a tool's output that a prompt shows, 1,000 or more: three quarters of them from
             its start, the rest from its end. The log keeps the whole. None: prompts show all of it.
+        errors_inside_outputs: A read whose output carries an error (`error_inside`) has failed; its text stays.
         max_model_calls: Cap of one turn; then the model must answer without tools (spec SESS-08).
         stop_policies: End a turn before its next model call; the first that wants to wins.
         prepare_step: Called before every provider call; may change what is asked for this step, or raise
@@ -119,6 +120,7 @@ class AgentDefinition:
     max_wait: timedelta = DEFAULT_MAX_WAIT
     question_deadline: timedelta | None = None
     tool_output_limit: int | None = DEFAULT_OUTPUT_LIMIT
+    errors_inside_outputs: bool = False
     max_model_calls: int = MAX_MODEL_CALLS_PER_TURN
     tool_timeout: timedelta = timedelta(minutes=14)
     stop_policies: Sequence[StopPolicy] = ()

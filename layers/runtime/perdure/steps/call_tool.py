@@ -164,7 +164,7 @@ async def _outcome(
             polls=supports_tasks,
         )
     if output is not None:
-        return within_limits(call, output)
+        return within_limits(agent, call, output)
     if attempt.timed_out:
         return "error", f"{call.tool_name} did not end before its deadline"
     return None
@@ -247,12 +247,16 @@ async def _body(
     return output
 
 
-def within_limits(call: Call, output: str) -> tuple[str, str]:
-    """Return the output as valid Unicode, or say that it is too large to be kept."""
+def within_limits(agent: AgentDefinition, call: Call, output: str) -> tuple[str, str]:
+    """Return outcome and output as valid Unicode, or say that it is too large to be kept."""
     output = mended(output)  # a lone surrogate can't be stored: it becomes U+FFFD here, once and for all
     size = len(output.encode())
     if size > MAX_TOOL_OUTPUT_BYTES:
         return _output_not_kept(call, f"has {size} bytes, and at most {MAX_TOOL_OUTPUT_BYTES} are kept")
+    if agent.errors_inside_outputs and call.is_read:  # a write that says so may still have done something
+        from perdure.agents.errors_inside import error_inside
+
+        return "succeeded" if error_inside(output) is None else "failed", output
     return "succeeded", output
 
 

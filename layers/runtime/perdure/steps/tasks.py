@@ -93,7 +93,7 @@ async def _look(deps: StepDeps, attempt: Attempt, call: Call) -> ToolFinished | 
             continuation=json_value(found.continuation, "a continuation"),
         )
     if isinstance(found, str):
-        return _ended(attempt, call, *within_limits(call, found))
+        return _ended(attempt, call, *within_limits(agent, call, found))
     if attempt.timed_out:
         return _ended(attempt, call, "error", f"the look at the task of {call.tool_name} did not end in time")
     return None
