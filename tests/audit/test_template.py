@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from perdure.steps.firing import MAX_FIRING_TIMERS
 from perdure.testing.lambda_harness import SWEEP_EVERY, LambdaHarness
 from tests.build.cloudformation import ROOT, Template, read_template, refs, written
 from tests.handlers.agents import send
@@ -136,13 +137,10 @@ def test_work_has_a_ceiling(template: Template) -> None:
     ceilings = {queue: event.get("ScalingConfig") for _, queue, event in template.queue_events()}
     stages = template.of_type("AWS::ApiGatewayV2::Stage").values()
 
-    assert {queue for queue, scaling in ceilings.items() if scaling} == {
-        "RunModelQueue",
-        "CallToolQueue",
-        "CallSingleAttemptToolQueue",
-    }
-    assert {written(scaling) for scaling in ceilings.values() if scaling} == {
-        '{"MaximumConcurrency": {"Ref": "StepConcurrency"}}'
+    steps = ("RunModelQueue", "CallToolQueue", "CallSingleAttemptToolQueue")
+    assert {queue: written(scaling) for queue, scaling in ceilings.items() if scaling} == {
+        **dict.fromkeys(steps, '{"MaximumConcurrency": {"Ref": "StepConcurrency"}}'),
+        "TimersQueue": f'{{"MaximumConcurrency": {MAX_FIRING_TIMERS}}}',  # SCHD-05
     }
     for stage in stages:
         assert refs(stage["DefaultRouteSettings"]) == {"RequestRate", "RequestBurst"}

@@ -10,13 +10,16 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from perdure.aws.bootstrap import Runtime
 from perdure.aws.limits import DEADLINE_MARGIN
 from perdure.aws.messages import StepQueueMessage, TimerMessage, UnreadableMessageError, read_step_or_timer
+from perdure.core.expected import expected_timers
 from perdure.ports import SessionKey
 from perdure.steps.base import HotTurn, StepDeps, StepMessage
+from perdure.steps.firing import FIRING_BUDGET
 
 logger = logging.getLogger("perdure")
 
@@ -53,14 +56,22 @@ def step_handler(step: Step, runtime: Callable[[], Runtime], *, hot: HotTurn | N
 
 def timer_handler(fire: Fire, runtime: Callable[[], Runtime]) -> Handler:
     """Return the handler of the timers queue. A timer that comes early is sent again with the rest as its delay."""
+    return _queue_handler(TimerMessage.read, partial(_take_timer, fire), runtime)
 
-    async def work(container: Runtime, message: TimerMessage, _: datetime | None) -> None:
-        if message.due_at > container.clock.now():
+
+async def _take_timer(fire: Fire, container: Runtime, message: TimerMessage, _: datetime | None) -> None:
+    """Fire a timer, within `FIRING_BUDGET`, or set it again if it is not due.
+
+    One that is far from due stands in for a schedule that could not be made; nobody makes one for what HEAD does not
+    expect any more.
+    """
+    if message.due_at > container.clock.now():
+        far = container.timers.needs_schedule(message.timer)
+        if not far or message.timer in expected_timers((await container.store.load(message.key)).head):
             await container.timers.set(message.key, message.timer)
-            return
+        return
+    async with asyncio.timeout(FIRING_BUDGET.total_seconds()):
         await fire(container.deps, message.key, message.timer_id, message.fence)
-
-    return _queue_handler(TimerMessage.read, work, runtime)
 
 
 def dead_letter_handler(
@@ -75,7 +86,7 @@ def dead_letter_handler(
         if isinstance(message, StepQueueMessage):
             await record(container.deps, StepMessage.of(message.key, message.dispatch), DEAD_LETTER_REASON)
         elif fire is not None:
-            await fire(container.deps, message.key, message.timer_id, message.fence)
+            await _take_timer(fire, container, message, None)
 
     return _queue_handler(read_step_or_timer if fire is not None else StepQueueMessage.read, work, runtime)
 

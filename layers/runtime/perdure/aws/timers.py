@@ -2,10 +2,15 @@
 
 A schedule fires 15 minutes early (its lead), with its own imprecision of a minute, and the message that it sends waits
 for the rest in the queue; so a wait of a year ends on the second.
+
+A timer is due when the clock of the function that handles its message says so. A clock that is ahead by some seconds
+ends a wait early by them, one that is behind ends it late; whatever clocks say, it ends once, because its commit needs
+the fence. A schedule that fires up to 15 minutes late is on time all the same, one that never fires is the sweep's.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -16,7 +21,10 @@ from perdure.aws.limits import MIN_SCHEDULE_AHEAD, SCHEDULE_LEAD
 from perdure.aws.messages import TimerMessage
 from perdure.aws.queues import Sender
 from perdure.core.expected import Timer
+from perdure.errors import ConfigurationError, PermanentError, StoreUnavailableError
 from perdure.ports import Clock, SessionKey
+
+logger = logging.getLogger("perdure")
 
 _NAME_CHARACTERS = 60
 
@@ -55,35 +63,68 @@ class SchedulerTimers:
         self._lead = lead
 
     async def set(self, key: SessionKey, timer: Timer) -> None:
-        """Set a timer; setting the same one again changes nothing, or sends one more message that does nothing."""
-        message = TimerMessage.of(key, timer)
-        fires_at = _rounded_up(timer.due_at - self._lead)
-        if fires_at < self._clock.now() + MIN_SCHEDULE_AHEAD:
-            await self._sender.send(self._queue_url, message, tenant=key.tenant, not_before=timer.due_at)
+        """Set a timer; setting the same one again changes nothing, or sends one more message that does nothing.
+
+        When no schedule can be made now (no answer, throttled, no room for more, no permission), a message is sent in
+        its place. It comes after 15 minutes, and whoever receives it sets the timer again.
+
+        Raises:
+            StoreUnavailableError: Neither was possible; the sweep fires the timer a minute after it was due.
+            ConfigurationError: There is no timers queue, or the role may not send to it.
+        """
+        if not self.needs_schedule(timer):
+            await self._send(key, timer)
             return
+        try:
+            await self._create_schedule(key, timer)
+        except (StoreUnavailableError, PermanentError) as error:
+            logger.log(
+                logging.ERROR if isinstance(error, ConfigurationError) else logging.WARNING,
+                "a schedule could not be made; a message stands in for it",
+                extra={"session_id": key.session_id, "timer_id": timer.timer_id, "reason": error.message},
+            )
+            await self._send(key, timer)
+
+    async def cancel(self, key: SessionKey, timer: Timer) -> None:
+        """Remove a timer's schedule if it is still there. A message already in the queue does nothing on arrival."""
+        if timer.due_at - self._clock.now() <= self._lead - _SLACK:
+            return  # its schedule has fired, or there never was one
         await self._call(
-            "create_schedule",
-            unless="ALREADY_THERE",
+            "delete_schedule",
+            fine=("MISSING", "ALREADY_THERE"),  # the last: somebody else is at it, and what stays does nothing
             Name=schedule_name(key, timer),
             GroupName=self._group,
-            ScheduleExpression=f"at({fires_at.astimezone(UTC):%Y-%m-%dT%H:%M:%S})",
+        )
+
+    def needs_schedule(self, timer: Timer) -> bool:
+        """Whether a timer is further away than a message can be delayed."""
+        return self._fires_at(timer) >= self._clock.now() + MIN_SCHEDULE_AHEAD
+
+    def _fires_at(self, timer: Timer) -> datetime:
+        return _rounded_up(timer.due_at - self._lead)
+
+    async def _send(self, key: SessionKey, timer: Timer) -> None:
+        message = TimerMessage.of(key, timer)
+        await self._sender.send(self._queue_url, message, tenant=key.tenant, not_before=timer.due_at)
+
+    async def _create_schedule(self, key: SessionKey, timer: Timer) -> None:
+        await self._call(
+            "create_schedule",
+            fine=("ALREADY_THERE",),
+            Name=schedule_name(key, timer),
+            GroupName=self._group,
+            ScheduleExpression=f"at({self._fires_at(timer).astimezone(UTC):%Y-%m-%dT%H:%M:%S})",
             ScheduleExpressionTimezone="UTC",
             FlexibleTimeWindow={"Mode": "OFF"},
             ActionAfterCompletion="DELETE",
             Target={
                 "Arn": self._queue_arn,
                 "RoleArn": self._role_arn,
-                "Input": message.body(),
+                "Input": TimerMessage.of(key, timer).body(),
             },
         )
 
-    async def cancel(self, key: SessionKey, timer: Timer) -> None:
-        """Remove a timer's schedule if it is still there. A message already in the queue does nothing on arrival."""
-        if timer.due_at - self._clock.now() <= self._lead - _SLACK:
-            return  # its schedule has fired, or there never was one
-        await self._call("delete_schedule", unless="MISSING", Name=schedule_name(key, timer), GroupName=self._group)
-
-    async def _call(self, method: str, *, unless: str, **parameters: Any) -> None:
+    async def _call(self, method: str, *, fine: tuple[str, ...], **parameters: Any) -> None:
         from botocore.exceptions import BotoCoreError, ClientError
 
         from perdure.aws import errors
@@ -91,7 +132,7 @@ class SchedulerTimers:
         try:
             await in_thread(getattr(self._scheduler(), method), **parameters)
         except (BotoCoreError, ClientError) as error:
-            if errors.code_of(error) not in getattr(errors, unless):
+            if not any(errors.code_of(error) in getattr(errors, name) for name in fine):
                 raise errors.translated(error, f"{method} {parameters['Name']}") from error
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from perdure.core.expected import Dispatch, Timer
 from perdure.embedded.leases import SqliteLeases
@@ -14,6 +15,7 @@ from perdure.errors import PerdureError
 from perdure.ports import SessionKey
 from perdure.steps.base import StepDeps, StepMessage
 from perdure.steps.call_tool import call_single_attempt_tool, call_tool
+from perdure.steps.firing import FIRING_BUDGET, MAX_FIRING_TIMERS
 from perdure.steps.recover import sweep, sweep_session_safely
 from perdure.steps.run_model import run_model
 from perdure.steps.tasks import cancel_tool_task, poll_tool_task
@@ -53,6 +55,7 @@ class EmbeddedWorker:
         self._loops: list[asyncio.Task[None]] = []
         self._running: set[asyncio.Task[None]] = set()
         self._slots = asyncio.Semaphore(MAX_RUNNING_STEPS)
+        self._timer_slots = asyncio.Semaphore(MAX_FIRING_TIMERS)
 
     async def start(self) -> None:
         """Pick up what an earlier process left, then work until `stop`."""
@@ -95,9 +98,12 @@ class EmbeddedWorker:
         while True:
             await self._slots.acquire()
             key, dispatch = await self._queue.next()
-            task = asyncio.create_task(self._run_step(key, dispatch))
-            self._running.add(task)
-            task.add_done_callback(self._running.discard)
+            self._go(self._run_step(key, dispatch))
+
+    def _go(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
 
     async def _run_step(self, key: SessionKey, dispatch: Dispatch) -> None:
         try:
@@ -111,14 +117,18 @@ class EmbeddedWorker:
 
     async def _fire_timers(self) -> None:
         while True:
+            await self._timer_slots.acquire()
             key, timer = await self._timers.next()
-            await self._fire(key, timer)
+            self._go(self._fire(key, timer))
 
     async def _fire(self, key: SessionKey, timer: Timer) -> None:
         try:
-            await fire_timer(self._deps, key, timer.timer_id, timer.fence)
+            async with asyncio.timeout(FIRING_BUDGET.total_seconds()):
+                await fire_timer(self._deps, key, timer.timer_id, timer.fence)
         except Exception:  # one timer's fault must not keep the others from firing
             logger.exception("a timer could not be fired; the sweep will", extra={"session_id": key.session_id})
+        finally:
+            self._timer_slots.release()
 
     async def _sweep_regularly(self) -> None:
         clock = self._deps.ports.clock

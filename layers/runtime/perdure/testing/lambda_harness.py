@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import importlib.util
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -26,7 +26,7 @@ from perdure.testing import permissions
 from perdure.testing.gateway import Gateway
 from perdure.testing.moto import AwsInProcess
 from perdure.testing.virtual_queues import Message, Queue, VirtualQueues, VirtualSchedules
-from perdure.testing.virtual_time import LoopClock, VirtualLoop
+from perdure.testing.virtual_time import LoopClock, SkewedClock, VirtualLoop
 from perdure.webhooks import Webhook
 
 JsonObject = dict[str, Any]
@@ -101,6 +101,7 @@ class LambdaHarness:
         invocations: All invocations so far, the oldest first.
         before_invocation: Called before each one; may raise `Crash` to lose the invocation as a whole.
         webhooks: What stands beside the agents in their module.
+        skews: How much the clocks of a function's new containers are ahead of the time, or behind it when negative.
         threads: Where new containers make their calls; None: in the pool of `perdure.aws.clients`.
         running: The function that runs now; None: AWS itself, that is, the harness.
     """
@@ -113,6 +114,7 @@ class LambdaHarness:
     invocations: list[Invocation] = field(default_factory=list)
     before_invocation: Callable[[str, JsonObject], None] = lambda _function, _event: None
     webhooks: Sequence[Webhook] = ()
+    skews: Mapping[str, timedelta] = field(default_factory=dict)
     threads: Executor | None = None
     running: str | None = None
 
@@ -186,7 +188,7 @@ class LambdaHarness:
     def _container(self, function: str) -> Iterator[Runtime]:
         """Lend a warm container, or a new one. One in which something was raised is not used again."""
         warm = self._warm.setdefault(function, [])
-        container = warm.pop() if warm else self._new_container()
+        container = warm.pop() if warm else self._new_container(function)
         try:
             yield container
         except BaseException:
@@ -194,11 +196,12 @@ class LambdaHarness:
             raise
         warm.append(container)
 
-    def _new_container(self) -> Runtime:
+    def _new_container(self, function: str = "") -> Runtime:
+        skew = self.skews.get(function)
         container = Runtime(
             self._settings,
             clients=self.aws.clients,
-            clock=self.clock,
+            clock=SkewedClock(self.clock, skew) if skew else self.clock,
             new_id=self._new_id,
             agents=self.agents,
             webhooks=self.webhooks,

@@ -133,7 +133,7 @@ class OverlappingHarness(LambdaHarness):
             idle.append(self._new_container())
         return idle.pop(self._picks.randrange(len(idle)))
 
-    def _new_container(self) -> Runtime:
+    def _new_container(self, function: str = "") -> Runtime:
         container = _Container(
             self._settings, clients=self.aws.clients, clock=self.clock, new_id=self._new_id, agents=self.agents
         )

@@ -46,6 +46,20 @@ class LoopClock:
         self.advance((moment - self.now()).total_seconds())
 
 
+class SkewedClock:
+    """The clock of a host that is ahead of the others, or behind them when `skew` is negative."""
+
+    def __init__(self, clock: LoopClock, skew: timedelta) -> None:
+        self._clock = clock
+        self._skew = skew
+
+    def now(self) -> datetime:
+        return self._clock.now() + self._skew
+
+    async def sleep(self, seconds: float) -> None:
+        await self._clock.sleep(seconds)
+
+
 class VirtualLoop(asyncio.SelectorEventLoop):
     """An event loop on a virtual clock.
 

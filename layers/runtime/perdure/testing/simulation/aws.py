@@ -88,8 +88,8 @@ class SimulatedDeployment(LambdaHarness):
     def _new_loop(self) -> InlineLoop:
         return InlineLoop(self.clock)
 
-    def _new_container(self) -> Runtime:
-        container = super()._new_container()
+    def _new_container(self, function: str = "") -> Runtime:
+        container = super()._new_container(function)
         container.settle_over = SETTLE_OVER
         return container
 
