@@ -22,6 +22,7 @@ from perdure.agents.definition import AgentRegistry
 from perdure.aws import bootstrap
 from perdure.aws.bootstrap import Runtime
 from perdure.aws.settings import Settings
+from perdure.ports import Clock
 from perdure.testing import permissions
 from perdure.testing.gateway import Gateway
 from perdure.testing.moto import AwsInProcess
@@ -197,17 +198,20 @@ class LambdaHarness:
         warm.append(container)
 
     def _new_container(self, function: str = "") -> Runtime:
-        skew = self.skews.get(function)
         container = Runtime(
             self._settings,
             clients=self.aws.clients,
-            clock=SkewedClock(self.clock, skew) if skew else self.clock,
+            clock=self._clock_of(function),
             new_id=self._new_id,
             agents=self.agents,
             webhooks=self.webhooks,
         )
         container.__dict__["loop"] = self._new_loop()
         return container
+
+    def _clock_of(self, function: str) -> Clock:
+        skew = self.skews.get(function)
+        return SkewedClock(self.clock, skew) if skew else self.clock
 
     def _new_loop(self) -> VirtualLoop:
         return VirtualLoop(self.clock, self.threads)

@@ -130,12 +130,16 @@ class OverlappingHarness(LambdaHarness):
     def _idle(self, function: str) -> Runtime:
         idle = self._warm.setdefault(function, [])
         while len(idle) < CONTAINERS:
-            idle.append(self._new_container())
+            idle.append(self._new_container(function))
         return idle.pop(self._picks.randrange(len(idle)))
 
     def _new_container(self, function: str = "") -> Runtime:
         container = _Container(
-            self._settings, clients=self.aws.clients, clock=self.clock, new_id=self._new_id, agents=self.agents
+            self._settings,
+            clients=self.aws.clients,
+            clock=self._clock_of(function),
+            new_id=self._new_id,
+            agents=self.agents,
         )
         self.prepare(container)
         return container
