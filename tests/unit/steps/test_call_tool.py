@@ -12,6 +12,7 @@ import pytest
 from perdure import ToolContext, ToolExecutionError, function_tool
 from perdure.core import texts
 from perdure.core.limits import MAX_TOOL_OUTPUT_BYTES
+from perdure.models.scripted import Reply, ScriptedModel, call
 from perdure.testing.clock import VirtualClock
 from perdure.testing.fixtures import open_stage, redeployed
 from tests.unit.steps.bodies import WRITES_ONCE, Body, a_tool, until_the_call, while_running
@@ -29,7 +30,24 @@ async def test_a_tool_runs_with_the_stored_arguments_and_a_key_of_its_own(effect
         (context,) = body.contexts
         assert context.idempotency_key == f"local/s-1/turn-1/{context.tool_call_id}"
         assert (context.attempt, context.tool_name, context.turn_id) == (1, "work", "turn-1")
+        assert context.message_id == (await stage.snapshot())["messages"][0]["message_id"]
         assert (await stage.transcript())[-1] == ("assistant", "done")
+
+
+async def test_a_tool_knows_the_event_that_triggered_its_turn_also_when_the_turn_is_retried() -> None:
+    body = Body()
+    asks = Reply(calls=(call("work"),))
+    answers = iter([asks, Reply("half an ans", finish="length"), asks, Reply("done")])
+    async with open_stage(an_agent(a_tool(body), model=ScriptedModel(lambda _: next(answers)))) as stage:
+        await stage.session().append("it was paid", event_id="evt-7", source="webhook")
+        await stage.run_all()
+        await stage.session().retry()
+        await stage.run_all()
+
+        assert [(context.turn_id, context.message_id) for context in body.contexts] == [
+            ("turn-1", "webhook:evt-7"),
+            ("turn-2", "webhook:evt-7"),
+        ]
 
 
 async def test_the_start_of_a_write_is_committed_before_its_body_runs_and_that_of_a_read_is_not() -> None:

@@ -38,6 +38,7 @@ class ToolContext:
     Attributes:
         idempotency_key: `<tenant>/<session>/<turn>/<call>`, the same on every attempt (spec TOOL-08).
         attempt: From 1.
+        message_id: Of the message that began the turn; that of an event is `<source>:<event id>`.
         deadline: The attempt is cut off then.
         abort: Set when the turn was stopped or the lease was lost; honouring it is up to the tool.
         report_progress: Shows a text to the viewers; never model input. Awaitable, for async tools.
@@ -60,6 +61,7 @@ class ToolContext:
     tool_name: str
     attempt: int
     idempotency_key: str
+    message_id: str | None = None
     deadline: datetime | None = None
     abort: asyncio.Event = field(default_factory=asyncio.Event)
     report_progress: ReportProgress | None = None

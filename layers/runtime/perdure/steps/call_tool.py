@@ -180,6 +180,7 @@ def context_of(attempt: Attempt, call: Call) -> ToolContext:
         tool_name=call.tool_name,
         attempt=attempt.number,
         idempotency_key=idempotency_key(attempt.key, attempt.turn.turn_id, call.call_id),
+        message_id=attempt.turn.message_id,
         deadline=attempt.deadline,
         abort=attempt.abort,
     )
