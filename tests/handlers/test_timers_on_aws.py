@@ -190,6 +190,27 @@ def test_a_decision_while_the_schedules_message_is_on_its_way_stands(harness: La
     assert harness.schedules.pending() == []
 
 
+@pytest.mark.parametrize("on_the_way", [timedelta(0), timedelta(hours=1, minutes=50)], ids=["schedule", "message"])
+@pytest.mark.parametrize("by", [timedelta(minutes=-5), timedelta(minutes=5), timedelta(days=3)], ids=str)
+def test_x12_a_deadline_that_was_moved_passes_at_its_new_time_wherever_its_old_timer_was(
+    harness: LambdaHarness, on_the_way: timedelta, by: timedelta
+) -> None:
+    due_at = waiting_for(harness, HOURS)
+    (interrupt,) = snapshot(harness)["pending_interrupts"]
+    harness.advance(on_the_way)
+    moved = due_at + by
+
+    reply = harness.gateway.http(
+        "PATCH", f"{SESSION}/waits/{interrupt['interrupt_id']}", {"until": moved.isoformat().replace("+00:00", "Z")}
+    )
+    ended = decided(harness)
+    harness.settle(HOURS + timedelta(days=4))
+
+    assert reply.status == 200, reply.body
+    was_rejected_once(harness)
+    assert timedelta(0) <= ended[0] - moved <= SECOND
+
+
 # --- a schedule that can't be made, or not be deleted --------------------------------------------------------------
 
 

@@ -150,6 +150,11 @@ def test_slots_come_in_order_where_midnight_comes_twice() -> None:
         moment = found
 
 
+def test_a_time_that_somebody_moved_an_occurrence_to_is_not_shifted() -> None:
+    assert not is_shifted(cron("30 2 * * *", "Europe/Berlin"), utc(2026, 3, 29, 1, 1))
+    assert not is_shifted(cron("30 2 * * *", "Europe/Berlin"), utc(2026, 3, 30, 1))
+
+
 # --- days --------------------------------------------------------------------------------------------------------
 
 

@@ -1,7 +1,7 @@
 """Schedules: messages that come by themselves, each occurrence once (SCHD-01 to SCHD-07)."""
 
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -379,3 +379,36 @@ def test_it_can_be_had_now_and_cancelled_as_a_wait() -> None:
     assert caught.value.code == "stale_revision"
     play.apply(CancelWait(wait_id=TIMER, actor=ALICE))
     assert play.head.schedules == ()
+
+
+@pytest.mark.parametrize(
+    ("zone", "before", "fired"),
+    [
+        (
+            "America/New_York",
+            datetime(2026, 3, 7, 3, tzinfo=UTC),
+            ["03-07T07:30", "03-08T07:00 shifted", "03-09T06:30", "03-10T06:30"],
+        ),
+        (
+            "Europe/Berlin",
+            datetime(2026, 3, 27, 12, tzinfo=UTC),
+            ["03-28T01:30", "03-29T01:00 shifted", "03-30T00:30", "03-31T00:30"],
+        ),
+    ],
+)
+def test_f140_a_daily_schedule_fires_on_the_day_without_its_hour_and_says_so(
+    zone: str, before: datetime, fired: list[str]
+) -> None:
+    play = an_idle_session()
+    play.now = before
+    set_to({"every": "30 2 * * *", "time_zone": zone}, play)
+
+    told = []
+    for _ in fired:
+        go_to_slot(play)
+        fire(play)
+        payload = event(play, "schedule.fired")
+        told.append(payload["scheduled_for"][5:16] + (" shifted" if payload.get("shifted") else ""))
+        play.model_answers()
+
+    assert told == fired

@@ -277,11 +277,15 @@ def slots_between(recurrence: Recurrence, after: datetime, until: datetime) -> i
 
 
 def is_shifted(recurrence: Recurrence, slot: datetime) -> bool:
-    """Whether a slot stands for local times that were missing when clocks were put forward (field case F140)."""
+    """Whether a slot stands for local times that were missing when clocks were put forward (field case F140).
+
+    A time that is none of its slots, as one that a person moved an occurrence to, does not.
+    """
     if recurrence.cron is None:
         return False
     cron, wall = _read(recurrence)
-    return not wall.is_named(cron, slot)
+    is_slot = first_slot(recurrence, slot - timedelta.resolution) == slot
+    return is_slot and not wall.is_named(cron, slot)
 
 
 def _read(recurrence: Recurrence) -> tuple[Cron, _Wall]:

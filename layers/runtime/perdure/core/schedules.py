@@ -179,6 +179,8 @@ def _sent(draft: Draft, schedule: Schedule, spec: ScheduleSpec, text: str, *, ea
     missed = 0 if early else _missed(spec, schedule.slot, draft.now)
     told: JsonObject = {"schedule_id": schedule.schedule_id, "number": schedule.number}
     told["scheduled_for"] = format_time(schedule.slot)
+    if _is_shifted(spec, schedule.slot):
+        told["shifted"] = True
     if late > LATE_AFTER:
         told |= {"late_seconds": int(late.total_seconds())} | ({"missed": missed} if missed else {})
     command = SendInput(
@@ -223,6 +225,13 @@ def _missed(spec: ScheduleSpec, slot: datetime, now: datetime) -> int:
     from perdure.core.calendar import Recurrence, slots_between
 
     return slots_between(decode(Recurrence, dict(spec.every)), slot, now) if spec.every is not None else 0
+
+
+def _is_shifted(spec: ScheduleSpec, slot: datetime) -> bool:
+    """Whether the time that was asked for is missing on this day, because clocks were put forward (field case F140)."""
+    from perdure.core.calendar import Recurrence, is_shifted
+
+    return spec.every is not None and is_shifted(decode(Recurrence, dict(spec.every)), slot)
 
 
 def _still_waits(head: Head, schedule: Schedule) -> bool:
