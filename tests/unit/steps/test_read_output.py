@@ -181,6 +181,21 @@ async def test_the_answer_is_never_longer_than_what_a_prompt_shows() -> None:
         assert "characters 0 to 600 of" in piece.output
 
 
+async def test_where_people_want_to_be_asked_of_everything_they_are_asked_of_this_too() -> None:
+    async with open_stage(a_reader(reading(read(offset=12_000)))) as stage:
+        await stage.send("list them", settings={"approval_mode": "always_ask"})
+        for tool_name in ("list_items", "read_tool_output"):
+            await stage.run_all()
+            (interrupt,) = (await stage.snapshot())["pending_interrupts"]
+            assert (interrupt["tool_name"], "blocked" in interrupt) == (tool_name, False)
+            await stage.approve(interrupt["interrupt_id"])
+        await stage.run_all()
+
+        status, output = await last_result(stage)
+        assert status == "succeeded"
+        assert LISTED[12_000:20_000] in output
+
+
 async def test_an_agent_whose_deployment_took_the_tool_away_says_so() -> None:
     async with open_stage(a_reader(reading(read()))) as stage:
         await stage.send("list them")

@@ -1,6 +1,6 @@
 """Replies stay small enough for every host: long texts are shown as their heads, and lists end where they are full.
 
-The log and the model keep the whole (`limits.MAX_TOOL_OUTPUT_BYTES`); this is about what one reply shows.
+The log keeps the whole (`limits.MAX_TOOL_OUTPUT_BYTES`); this is about what one reply shows, `outputs` about prompts.
 """
 
 from __future__ import annotations
