@@ -22,12 +22,13 @@ if TYPE_CHECKING:
     from perdure.agents.reconnect import ReconnectPolicy
     from perdure.agents.stop_policies import StopPolicy, stop_after, token_budget
     from perdure.agents.tools import ToolContext, current_tool_context, function_tool
+    from perdure.agents.waiting import DidNotHappenError, EventTimeoutError, TaskPending, ToolInputRequested, ToolTask
     from perdure.checks import Caller
     from perdure.client import connect
     from perdure.core.cursor import advance_sequence
     from perdure.core.entries import Actor, FileRef
     from perdure.embedded.runtime import open_runtime as open  # noqa: A004 - perdure.open is the contract
-    from perdure.errors import ContextOverflowError, PerdureError, ToolExecutionError
+    from perdure.errors import ContextOverflowError, PerdureError, ToolExecutionError, UnsettledError
 
 __all__ = [
     "BUILT_IN_TOOLS",
@@ -36,6 +37,8 @@ __all__ = [
     "BuiltInTool",
     "Caller",
     "ContextOverflowError",
+    "DidNotHappenError",
+    "EventTimeoutError",
     "FileRef",
     "InboxSettings",
     "InstructionContext",
@@ -44,9 +47,13 @@ __all__ = [
     "ReconnectPolicy",
     "StepChanges",
     "StopPolicy",
+    "TaskPending",
     "ToolContext",
     "ToolExecutionError",
+    "ToolInputRequested",
     "ToolPolicy",
+    "ToolTask",
+    "UnsettledError",
     "__version__",
     "advance_sequence",
     "connect",
@@ -65,6 +72,8 @@ _HOMES = {
     "BuiltInTool": ("perdure.agents.built_ins", "BuiltInTool"),
     "Caller": ("perdure.checks", "Caller"),
     "ContextOverflowError": ("perdure.errors", "ContextOverflowError"),
+    "DidNotHappenError": ("perdure.agents.waiting", "DidNotHappenError"),
+    "EventTimeoutError": ("perdure.agents.waiting", "EventTimeoutError"),
     "FileRef": ("perdure.core.entries", "FileRef"),
     "InboxSettings": ("perdure.agents.inbox", "InboxSettings"),
     "InstructionContext": ("perdure.agents.definition", "InstructionContext"),
@@ -73,9 +82,13 @@ _HOMES = {
     "ReconnectPolicy": ("perdure.agents.reconnect", "ReconnectPolicy"),
     "StepChanges": ("perdure.agents.prepare", "StepChanges"),
     "StopPolicy": ("perdure.agents.stop_policies", "StopPolicy"),
+    "TaskPending": ("perdure.agents.waiting", "TaskPending"),
     "ToolContext": ("perdure.agents.tools", "ToolContext"),
     "ToolExecutionError": ("perdure.errors", "ToolExecutionError"),
+    "ToolInputRequested": ("perdure.agents.waiting", "ToolInputRequested"),
     "ToolPolicy": ("perdure.agents.policies", "ToolPolicy"),
+    "ToolTask": ("perdure.agents.waiting", "ToolTask"),
+    "UnsettledError": ("perdure.errors", "UnsettledError"),
     "advance_sequence": ("perdure.core.cursor", "advance_sequence"),
     "connect": ("perdure.client", "connect"),
     "current_tool_context": ("perdure.agents.tools", "current_tool_context"),

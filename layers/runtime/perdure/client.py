@@ -25,6 +25,7 @@ from perdure.errors import (
     TooLargeError,
     TooManyRequestsError,
     UnauthorizedError,
+    UnsettledError,
     UnsupportedMediaTypeError,
 )
 from perdure.session import Session
@@ -328,6 +329,10 @@ def error_of(status: int, reply: Any) -> PerdureError:
         return _ERRORS[status](message, code=code)
     if status == 500 and ours:
         return PerdureError(message, code=code)
+    run = detail.get("run") if isinstance(detail, dict) and ours else None
+    if isinstance(run, dict) and isinstance(run.get("session_id"), str):
+        named = {name: run.get(name) for name in ("turn_id", "step_execution_id", "attempt")}
+        return UnsettledError(message, session_id=run["session_id"], **named)
     return StoreUnavailableError(
         message if ours else f"{message}, and not in Perdure's words; whether the request was carried out is not known",
         code=code,

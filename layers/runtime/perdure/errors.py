@@ -73,6 +73,17 @@ class UnsettledError(StoreUnavailableError):
         self.step_execution_id = step_execution_id
         self.attempt = attempt
 
+    @property
+    def run(self) -> dict[str, str | int]:
+        """What was active when the session was last seen, as the wire has it."""
+        named = {
+            "session_id": self.session_id,
+            "turn_id": self.turn_id,
+            "step_execution_id": self.step_execution_id,
+            "attempt": self.attempt,
+        }
+        return {name: value for name, value in named.items() if value is not None}
+
 
 class StaleSessionError(ConflictError):
     """Another commit came first. Nothing was written."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perdure.checks import LOCAL_CALLER, Caller
 from perdure.core.ids import event_message_id
-from perdure.errors import ConfigurationError, NotFoundError, UnauthorizedError
+from perdure.errors import ConfigurationError, NotFoundError, RequestConflictError, UnauthorizedError
 
 if TYPE_CHECKING:
     from perdure.service import Service
@@ -58,6 +58,23 @@ class HookMessage(NamedTuple):
     caller: Caller | None = None
 
 
+class ToolEvent(NamedTuple):
+    """What an event says to a tool that waits for it (`ToolContext.wait_for_event`).
+
+    Attributes:
+        tool_call_id: The call's, which the tool told the other system.
+        name: Of the event within the tool.
+        value: What `wait_for_event` returns: anything that JSON can write.
+        caller: In whose name; None: in the webhook's.
+    """
+
+    session_id: str
+    tool_call_id: str
+    name: str
+    value: Any = None
+    caller: Caller | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Webhook:
     """The address `/v1/hooks/{name}` of another system's events.
@@ -66,8 +83,8 @@ class Webhook:
         name: `[A-Za-z0-9_-]{1,64}`.
         secret_env: Name of the environment variable that holds the secret: `whsec_` and base64, or plain text. On AWS
             also a name in the secret of the parameter `WebhookSecretsArn`.
-        handler: Pure function of the event's JSON; None: the event concerns nobody. What it raises is a 500, and the
-            sender tries again.
+        handler: Pure function of the event's JSON: a message, or an event for a tool that waits for it. None: it
+            concerns nobody. What it raises is a 500, and the sender tries again.
         caller: In whose name messages are sent: the owner of the sessions. Default: the local user.
         agent: Of new sessions; None: the first one.
 
@@ -77,7 +94,7 @@ class Webhook:
 
     name: str
     secret_env: str
-    handler: Callable[[JsonObject], HookMessage | None]
+    handler: Callable[[JsonObject], HookMessage | ToolEvent | None]
     caller: Caller = LOCAL_CALLER
     agent: str | None = None
 
@@ -147,10 +164,15 @@ def verify(secret: bytes, headers: Mapping[str, str], body: bytes, now: datetime
 
 
 async def receive(service: Service, webhook: Webhook, event_id: str, event: JsonObject) -> JsonObject:
-    """Hand an event to its handler, and send what that says. Returns a receipt, or `{"ignored": true}`."""
+    """Hand an event to its handler, and send what that says.
+
+    Returns a message's receipt, `{"result": "recorded"}` for what a tool waited for, or `{"ignored": true}`.
+    """
     message = webhook.handler(event)
     if message is None:
         return {"ignored": True}
+    if isinstance(message, ToolEvent):
+        return await _bring(service, webhook, event_id, message)
     message = HookMessage(*message)
     derived = event_message_id("webhook", f"{webhook.name}:{event_id}")
     return await service.send_input(
@@ -163,3 +185,21 @@ async def receive(service: Service, webhook: Webhook, event_id: str, event: Json
         metadata=message.metadata,
         source="webhook",
     )
+
+
+async def _bring(service: Service, webhook: Webhook, event_id: str, event: ToolEvent) -> JsonObject:
+    """Bring a tool its event, once. One for a call that is over concerns nobody any more: no retry would help it."""
+    key = event_message_id("webhook", f"{webhook.name}:{event_id}")
+    try:
+        return await service.send_event(
+            event.caller or webhook.caller,
+            event.session_id,
+            event.tool_call_id,
+            event.name,
+            event.value,
+            idempotency_key=key,
+        )
+    except RequestConflictError as error:
+        if error.code != "not_pending":
+            raise
+        return {"ignored": True}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from perdure.api.messages import ApiResponse, json_response
+from perdure.api.messages import ApiResponse, JsonObject, json_response
 from perdure.errors import (
     ConflictError,
     ForbiddenError,
@@ -18,6 +18,7 @@ from perdure.errors import (
     TooManyRequestsError,
     TransientError,
     UnauthorizedError,
+    UnsettledError,
     UnsupportedMediaTypeError,
 )
 
@@ -49,9 +50,11 @@ def failure(error: Exception) -> ApiResponse:
     if status is None or not isinstance(error, PerdureError):
         logger.error("request failed unexpectedly", exc_info=error)
         return envelope(500, "internal", "something went wrong on the server; its log says what", retryable=False)
-    return envelope(status, error.code, error.message, retryable=isinstance(error, RETRYABLE))
+    run = error.run if isinstance(error, UnsettledError) else None
+    return envelope(status, error.code, error.message, retryable=isinstance(error, RETRYABLE), run=run)
 
 
-def envelope(status: int, code: str, message: str, *, retryable: bool) -> ApiResponse:
+def envelope(status: int, code: str, message: str, *, retryable: bool, run: JsonObject | None = None) -> ApiResponse:
     """Return the response that tells of one error."""
-    return json_response(status, {"error": {"code": code, "message": message, "retryable": retryable}})
+    detail: JsonObject = {"code": code, "message": message, "retryable": retryable}
+    return json_response(status, {"error": detail if run is None else detail | {"run": run}})

@@ -173,7 +173,7 @@ class TimerStarted(BaseModel):
 
     tool_call_id: str
     until: datetime
-    duration_seconds: float | None = None
+    duration_seconds: int | float | None = None
     reason: str | None = None
     name: str | None = None
 

@@ -15,12 +15,22 @@ from perdure.api.bodies import Delivery
 Status = Literal["waiting_for_user_message", "running_model", "running_tools", "compacting_context"]
 
 
+class Run(BaseModel):
+    """What was active when a session was last seen: a turn, and the attempt of a model step or a tool call in it."""
+
+    session_id: str
+    turn_id: str | None = None
+    step_execution_id: str | None = None
+    attempt: int | None = None
+
+
 class ErrorDetail(BaseModel):
     """What went wrong. `code` is stable; `message` is for people; `retryable`: the same request may succeed."""
 
     code: str
     message: str
     retryable: bool
+    run: Annotated[Run | None, Field(description="Of a command that got no answer; look before you repeat it.")] = None
 
 
 class Error(BaseModel):

@@ -68,7 +68,7 @@ def on_timer_fired(draft: Draft, command: TimerFired) -> Decision:
 
 def pending_interrupt(head: Head, interrupt_id: str) -> Interrupt | None:
     """Return the interrupt with this id if somebody has been asked, and nothing was decided yet."""
-    interrupts = head.turn.interrupts if head.turn else ()
+    interrupts = (*(head.turn.interrupts if head.turn else ()), *head.requests)
     return next((i for i in interrupts if i.interrupt_id == interrupt_id and i.raised_at is not None), None)
 
 

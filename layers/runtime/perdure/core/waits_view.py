@@ -23,7 +23,7 @@ TIME = "its time"
 APPLICATION = "trusted code of the application"
 OPERATOR = "whoever runs the deployment"
 
-ANSWER, UNTIL, FRESH_ID = "<answer>", "<RFC 3339 time>", "<fresh id>"
+ANSWER, VALUE, UNTIL, FRESH_ID = "<answer>", "<value>", "<RFC 3339 time>", "<fresh id>"
 """What a caller puts into a body before it is sent."""
 
 _BLOCKED = {
@@ -35,11 +35,12 @@ _BLOCKED = {
 def versions_shown(head: Head) -> tuple[int, ...]:
     """Return the versions of the entries that `waits_of` wants to see: where the words behind the blockers are."""
     turn = head.turn
-    if turn is None:
-        return ()
-    asked = {i.raised_version for i in turn.interrupts if i.raised_at is not None and i.kind != "approval"}
-    waits = any(call.wait is not None and call.built_in for call in turn.calls)
-    return tuple(sorted(asked | ({turn.model_version} if waits and turn.model_version is not None else set())))
+    asked = {request.raised_version for request in head.requests}
+    if turn is not None:
+        asked |= {i.raised_version for i in turn.interrupts if i.raised_at is not None and i.kind != "approval"}
+        if turn.model_version is not None and any(call.wait is not None and call.built_in for call in turn.calls):
+            asked.add(turn.model_version)
+    return tuple(sorted(asked))
 
 
 def waits_of(session_id: str, head: Head, entries: Iterable[Entry] = ()) -> list[JsonObject]:
@@ -55,9 +56,11 @@ def waits_of(session_id: str, head: Head, entries: Iterable[Entry] = ()) -> list
         return []
     read = tuple(entries)
     view = _View(session_id)
+    questions = questions_of(read)
     waits = [view.gate(head), *view.behind_failure(head)]
+    waits += [view.request(request, questions.get(request.interrupt_id, {})) for request in head.requests]
     if head.turn is not None:
-        turn, questions, reasons = head.turn, questions_of(read), _reasons(read)
+        turn, reasons = head.turn, _reasons(read)
         asked = [i for i in turn.interrupts if i.raised_at is not None]
         waits += [view.interrupt(each, turn.call(each.call_id), questions) for each in asked]
         waits += [view.call(call, reasons) for call in turn.open_calls]
@@ -123,6 +126,19 @@ class _View:
         calls.append(self._change(interrupt.interrupt_id))
         shown = _blocker(interrupt.kind, interrupt.interrupt_id, interrupt.raised_at, title, who, calls)
         return _until(shown, interrupt.deadline) | more
+
+    def request(self, request: Interrupt, asked: JsonObject) -> JsonObject:
+        """Return that the application asks people for a value. The session goes on meanwhile."""
+        assert request.raised_at is not None, "it was raised at once"
+        path = f"/interrupts/{quote(request.interrupt_id, safe=':')}"
+        calls = (
+            self._call("give the value", "resolve_interrupt", "POST", path, {"value": VALUE}),
+            self._call("decline", "resolve_interrupt", "POST", path, {"approved": False}),
+        )
+        who = (APPROVER, TIME, APPLICATION) if request.deadline is not None else (APPROVER, APPLICATION)
+        title = f"The application asks for a value: {_shortened(asked.get('question', request.interrupt_id))}"
+        shown = _blocker("input", request.interrupt_id, request.raised_at, title, who, calls)
+        return _until(shown, request.deadline)
 
     def call(self, call: Call, reasons: JsonObject) -> JsonObject | None:
         """Return what an open call waits for, if that is neither a worker nor a person."""
