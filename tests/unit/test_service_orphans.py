@@ -25,7 +25,7 @@ from perdure.testing.fixtures import SESSION, Stage, open_stage
 from tests.unit.desk import Desk, booking
 from tests.unit.steps.builders import OTHER, LosingAnswers, an_agent, asking_for
 
-MODEL = {"turn_id": "turn-1", "step_execution_id": "model-1-0", "attempt": 1}
+MODEL: dict[str, Any] = {"turn_id": "turn-1", "step_execution_id": "model-1-0", "attempt": 1}
 
 
 def silent(kind: str) -> Callable[[Any], LosingAnswers]:

@@ -7,7 +7,7 @@ import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 from pydantic import BaseModel
 
-from perdure.api import event_shapes, result_shapes, shapes
+from perdure.api import agent_shapes, event_shapes, result_shapes, shapes
 from perdure.api.messages import json_bytes
 from perdure.api.openapi import document
 from perdure.api.payload_shapes import PAYLOADS
@@ -103,7 +103,7 @@ async def test_what_the_service_answers_is_what_the_document_says(api: Api, desk
     fits(shapes.Receipt, receipt)
     fits(shapes.Inbox, inbox)
     fits(shapes.SessionPage, sessions)
-    fits(shapes.Agents, agents)
+    fits(agent_shapes.Agents, agents)
     fits(result_shapes.Resolution, resolution)
     fits(shapes.StopResult, stop)
     fits(shapes.MessagePage, messages)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.api import event_shapes, result_shapes, shapes
+from perdure.api import agent_shapes, event_shapes, result_shapes, shapes
 from perdure.api.bodies import EventBody, InputBody, InterruptBody
 from perdure.api.control_routes import CONTROL_ROUTES
 from perdure.api.messages import JsonObject
@@ -171,7 +171,7 @@ ROUTES: tuple[Route, ...] = (
         operation="list_agents",
         doc="The agents of this deployment, and the models that a session of theirs may be set to.",
         run=_agents,
-        reply=shapes.Agents,
+        reply=agent_shapes.Agents,
     ),
     Route(
         method="POST",
