@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from perdure.access import check_access
+from perdure.agents.built_ins import BuiltInTool
 from perdure.agents.calls import changed_arguments
 from perdure.agents.inbox import RawInput
+from perdure.agents.tools import FunctionTool
 from perdure.checks import Caller, check_text, check_unicode, claims, session_key
 from perdure.core.codec import encode
 from perdure.core.commands import ResolveInterrupt, SendInput
@@ -146,7 +148,9 @@ class AnswerOperations(Operations):
         """Return the arguments to run with; None: they are those that the model asked for."""
         call = head.turn.call(interrupt.call_id) if head.turn else None
         agent = self._deps.agents.get(head.agent or "")
-        tool = agent.tool(call.tool_name) if agent is not None and call is not None else None
+        tool: FunctionTool | BuiltInTool | None = None
+        if agent is not None and call is not None:
+            tool = agent.built_in(call.tool_name) or agent.tool(call.tool_name)
         if tool is None:
             name = call.tool_name if call is not None else "?"
             raise RequestConflictError(

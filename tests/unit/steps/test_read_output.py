@@ -10,7 +10,7 @@ import pytest
 from perdure import function_tool
 from perdure.core.entries import Entry
 from perdure.core.outputs import StoredOutput, output_hash
-from perdure.errors import NotFoundError, RequestConflictError
+from perdure.errors import InvalidRequestError, NotFoundError, RequestConflictError
 from perdure.models import ModelRequest, Reply, ScriptedModel, call
 from perdure.models.scripted import tool_results
 from perdure.ports import LogSlice, SessionKey, SessionStore
@@ -188,12 +188,17 @@ async def test_where_people_want_to_be_asked_of_everything_they_are_asked_of_thi
             await stage.run_all()
             (interrupt,) = (await stage.snapshot())["pending_interrupts"]
             assert (interrupt["tool_name"], "blocked" in interrupt) == (tool_name, False)
-            await stage.approve(interrupt["interrupt_id"])
+            if tool_name == "list_items":
+                await stage.approve(interrupt["interrupt_id"])
+        shown = {"interrupt_id": interrupt["interrupt_id"], "arguments_hash": interrupt["arguments_hash"]}
+        with pytest.raises(InvalidRequestError, match="offset: must be from 0"):
+            await stage.approve(**shown, arguments={"tool_call_id": "call-2-0", "offset": -1})
+        await stage.approve(**shown, arguments={"tool_call_id": "call-2-0", "offset": 15_000})
         await stage.run_all()
 
         status, output = await last_result(stage)
         assert status == "succeeded"
-        assert LISTED[12_000:20_000] in output
+        assert output.endswith(LISTED[15_000:30_600])
 
 
 async def test_an_agent_whose_deployment_took_the_tool_away_says_so() -> None:

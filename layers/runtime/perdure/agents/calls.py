@@ -76,7 +76,7 @@ def _requested(agent: AgentDefinition, call: DeferredCall, offered: Collection[s
     )
 
 
-def changed_arguments(tool: FunctionTool, arguments: JsonObject) -> JsonObject:
+def changed_arguments(tool: FunctionTool | BuiltInTool, arguments: JsonObject) -> JsonObject:
     """Return the arguments that a person wants a call to run with, checked as a model's are.
 
     Raises:
