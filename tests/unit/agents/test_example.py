@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from perdure.agents import fake_shop
+from perdure.agents.built_ins import BUILT_IN_TOOLS, built_in_tool
 from perdure.agents.demo_model import HELLO, HELP, demo_model, reply
 from perdure.agents.example import agents, change_address, is_demo, lookup_order, refund_order, support_agent
 from perdure.agents.stepwise import StepwiseRunner, requested_calls
@@ -20,7 +21,7 @@ from tests.unit.agents.builders import Shown, a_context, a_turn
 
 OFFERED = tuple(
     ToolDefinition(name=tool.name, description="", parameters={})
-    for tool in (lookup_order, change_address, refund_order)
+    for tool in (lookup_order, change_address, refund_order, *map(built_in_tool, BUILT_IN_TOOLS))
 )
 
 
@@ -176,6 +177,9 @@ ORDER_7 = json.dumps({"order_id": "7", "items": ["walking boots"], "amount": 129
                       "status": "delivered", "refunded": 0.0})  # fmt: skip
 
 
+REMIND_ME = "Remind me of order 7 in 2 minutes"
+
+
 @pytest.mark.parametrize(
     ("text", "calls"),
     [
@@ -191,6 +195,8 @@ ORDER_7 = json.dumps({"order_id": "7", "items": ["walking boots"], "amount": 129
             "Change the address of order 7 to 5 New Street, Leeds.",
             [("change_address", {"order_id": "7", "address": "5 New Street, Leeds"})],
         ),
+        ("Remind me of order 7 in 2 minutes", [("durable_wait", {"duration_seconds": 120, "reason": REMIND_ME})]),
+        ("Where is order 7? I can't wait 3 days", [("lookup_order", {"order_id": "7"})]),
         ("Hello", []),
         ("What is the meaning of life?", []),
         ("", []),
@@ -198,6 +204,29 @@ ORDER_7 = json.dumps({"order_id": "7", "items": ["walking boots"], "amount": 129
 )
 def test_the_demo_asks_for_the_tool_that_a_wish_needs(text: str, calls: list) -> None:
     assert wanted(asked(text)) == calls
+
+
+@pytest.mark.parametrize("text", ["Where is my order?", "Refund my order", "Ask me something"])
+def test_the_demo_asks_which_order_is_meant_and_takes_it_from_the_answer(text: str) -> None:
+    ((name, arguments),) = wanted(asked(text))
+    answer = json.dumps({"status": "answered", "answer": arguments["choices"][1]})
+
+    assert name == "ask_user"
+    assert wanted(asked(text, a_result("ask_user", answer))) == [("lookup_order", {"order_id": "7"})]
+    assert "can't find an order" in str(
+        asked(text, a_result("ask_user", '{"status": "answered", "answer": "that one"}'))
+    )
+    assert "leave it at that" in str(asked(text, a_result("ask_user", "The user declined to answer.", "rejected")))
+
+
+def test_the_demo_does_after_a_wait_what_it_waited_for() -> None:
+    over = a_result("durable_wait", json.dumps({"status": "completed", "waited_seconds": 120}))
+    skipped = a_result("durable_wait", json.dumps({"status": "skipped", "waited_seconds": 3}))
+
+    assert wanted(asked(REMIND_ME, over)) == [("lookup_order", {"order_id": "7"})]
+    assert str(asked(REMIND_ME, over, a_result("lookup_order", ORDER_7))).startswith("Order 7 (walking boots")
+    assert asked("Wait 2 min", over) == "The time is over. You wrote: “Wait 2 min”."
+    assert asked("Wait 2 min", skipped) == "The wait was cut short. You wrote: “Wait 2 min”."
 
 
 def test_the_demo_greets_and_says_what_it_is() -> None:

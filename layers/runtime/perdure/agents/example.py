@@ -1,7 +1,7 @@
 """The example support agent: it looks orders up, changes addresses, and refunds once a person has agreed.
 
 One tool of each kind: a `read` may run as often as it takes, an `idempotent_write` repeats safely by its key, and a
-`non_idempotent_write` runs at most once and asks first.
+`non_idempotent_write` runs at most once and asks first. Two built-in tools let it ask the customer, and wait.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ INSTRUCTIONS = """You help the customers of a small shop with their orders.
 Look an order up before you say anything about it. Change an address or refund only when the customer asked for it,
 and only the order and the amount that they meant. A person has to approve each refund; when it was declined, say so
 and don't ask again. When the outcome of a refund is unknown, say that plainly and don't try it a second time.
+Ask the customer what only they know. When they want to hear of something later, wait and look at it again then.
 Amounts are in euros. Answer in two or three friendly sentences."""
 
 
@@ -79,6 +80,7 @@ def support_agent(model: ModelClient | None = None) -> AgentDefinition:
         instructions=INSTRUCTIONS,
         model=model or _model_from_environment(),
         tools=[lookup_order, change_address, refund_order],
+        built_in_tools=["ask_user", "durable_wait"],
     )
 
 
