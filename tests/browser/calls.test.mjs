@@ -123,7 +123,7 @@ test("an approval that a stopped turn withdrew is not offered again", () => {
 });
 
 test("an own decision disables its card until it is answered", () => {
-  const deciding = after([...twoApprovals(), bothPending(), { type: "decide", interruptId: "call-2-0", approved: true }]);
+  const deciding = after([...twoApprovals(), bothPending(), { type: "decide", interruptId: "call-2-0", decision: true }]);
   assert.equal(cards(deciding)[0].approval.deciding, true);
   assert.equal(cards(deciding)[1].approval.deciding, null);
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from perdure.agents.demo_model import reply
 from perdure.agents.example import support_agent
 from perdure.errors import ModelCallError
 from perdure.models import Reply, ScriptedModel, call, tool_results, user_texts
+from waiting_tools import TOOLS, asked_for
 
 HERE = Path(__file__).parent
 
@@ -44,7 +46,7 @@ def directed(request):
         raise ModelCallError(**fault)
     if user_texts(request)[-1] == "Export the orders.":
         return "Exported." if tool_results(request) else Reply(calls=(call("export_orders"),))
-    return reply(request)
+    return asked_for(user_texts(request)[-1], tool_results(request)) or reply(request)
 
 
 @function_tool(effect="read")
@@ -56,7 +58,7 @@ def export_orders() -> str:
 PIECE = timedelta(milliseconds=20)
 models = {name: Directed(directed, delay=PIECE, model=at) for name, at in [("large", "l-1"), ("small", "s-1")]}
 support = support_agent(models["large"])
-agent = replace(support, models=models, tools=[*support.tools, export_orders])
+agent = replace(support, models=models, tools=[*support.tools, export_orders, *TOOLS])
 """
 
 
@@ -69,6 +71,7 @@ class DevServer:
         self.url = ""
         self.books = folder / "shop.jsonl"
         (folder / "directed_support.py").write_text(AGENTS, encoding="utf-8")
+        shutil.copy(Path(__file__).with_name("waiting_tools.py"), folder)
         self.reset()
 
     def reset(self) -> None:
@@ -76,6 +79,7 @@ class DevServer:
         self.hold("")
         self.fail(None)
         self.credential("first")
+        self.task("pending")
         self.books.unlink(missing_ok=True)
 
     def hold(self, text: str) -> None:
@@ -90,6 +94,14 @@ class DevServer:
     def credential(self, version: str) -> None:
         """Give the model another credential."""
         self._put("credential", version)
+
+    def task(self, told: str) -> None:
+        """Let remote work be `pending`, ask (`asks`), or be done."""
+        self._put("task", told)
+
+    def told(self, name: str) -> str:
+        """Return what one of these files says now: tools write into them, too."""
+        return (self._folder / name).read_text(encoding="utf-8")
 
     def _put(self, name: str, text: str) -> None:
         new = self._folder / f"{name}.new"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from perdure.agents import fake_shop
-from perdure.agents.built_ins import BUILT_IN_TOOLS, built_in_tool
+from perdure.agents.built_ins import BUILT_IN_TOOLS
 from perdure.agents.demo_model import HELLO, HELP, demo_model, reply
 from perdure.agents.example import agents, change_address, is_demo, lookup_order, refund_order, support_agent
 from perdure.agents.stepwise import StepwiseRunner, requested_calls
@@ -20,8 +20,8 @@ from perdure.models import ModelRequest, Reply, ToolDefinition
 from tests.unit.agents.builders import Shown, a_context, a_turn
 
 OFFERED = tuple(
-    ToolDefinition(name=tool.name, description="", parameters={})
-    for tool in (lookup_order, change_address, refund_order, *map(built_in_tool, BUILT_IN_TOOLS))
+    ToolDefinition(name=name, description="", parameters={})
+    for name in ("lookup_order", "change_address", "refund_order", *BUILT_IN_TOOLS)
 )
 
 

@@ -2,6 +2,8 @@
 
 import { ApiError, get } from "./api.js";
 import { composer } from "./composer.js";
+import { countdown, tick } from "./countdown.js";
+import { ANSWER } from "./deliveries.js";
 import { setAttribute, setText, show } from "./dom.js";
 import { inbox } from "./inbox.js";
 import { wholeOutput } from "./outputs.js";
@@ -10,7 +12,7 @@ import { openSession } from "./session.js";
 import { settingsEditor } from "./settings.js";
 import { transcript } from "./transcript.js";
 import { view } from "./view.js";
-import { activityText, countdownText, gateText, usageText } from "./wording.js";
+import { activityText, countdownText, gateText, usageText, waitingBadge } from "./wording.js";
 
 const LIST_MS = 10_000;
 const LIST_SOON_MS = 200;
@@ -22,6 +24,15 @@ const drawTimeline = timeline($("turns"));
 const drawTranscript = transcript($("transcript"), {
   onDecide: (...decision) => session.decide(...decision),
   onOutput: (callId, onPiece) => wholeOutput(sessionId, callId, onPiece),
+  onAnswer: (...answer) => session.answer(...answer),
+  onDecline: (...decline) => session.decline(...decline),
+  onSkip: (id) => session.skipWait(id),
+  onChangeWait: (id, until) => session.changeWait(id, until),
+  onCancelWait: (id) => session.cancelWait(id),
+  onLostAnswer(text) {
+    field.put(text);
+    announce("The question is no longer open. What you wrote is in the message field.");
+  },
   onRetry: () => session.retry(),
   onDismiss: (turnId) => session.dismiss(turnId),
 });
@@ -43,6 +54,8 @@ const field = composer($("composer"), $("composer-hint"), {
   onRecall: recallLast,
 });
 drawInbox.onEmptied(field.focus);
+const waitsLeft = countdown({ role: null, "aria-hidden": "true" });
+$("waiting-for").append(waitsLeft.node);
 const settings = settingsEditor($("settings"), { onSave: (changed) => session.saveSettings(changed) });
 
 let sessionId = null;
@@ -73,6 +86,7 @@ function drawSession(shown) {
   const atEnd = isAtEnd();
   setText($("session-title"), shown.sessionId);
   setText($("agent"), shown.agent ? `agent ${shown.agent}` : "not started yet");
+  drawWaitingFor(shown.waiting);
   show($("session-controls"), shown.exists);
   setText($("pause"), shown.paused ? "Resume" : "Pause");
   settings.update(shown.settings);
@@ -86,6 +100,18 @@ function drawSession(shown) {
   setText($("older-turns"), `${shown.olderTurns} older turns`);
   setText($("usage"), usageText(shown.usage));
   if (atEnd) scroller.scrollTop = scroller.scrollHeight;
+}
+
+function drawWaitingFor(waiting) {
+  const badge = waitingBadge(waiting);
+  const button = $("waiting-for");
+  show(button, badge !== null);
+  if (!badge) return;
+  setText(button.firstElementChild, badge.text);
+  setAttribute(button, "aria-label", `${badge.text}: go to it`);
+  setAttribute(button, "data-tone", badge.tone);
+  setAttribute(button, "data-goes-to", badge.id);
+  waitsLeft.until(badge.until);
 }
 
 function drawFoot(shown) {
@@ -165,6 +191,7 @@ function newSessionId() {
 
 function open(id) {
   session?.close();
+  drawTranscript([]); // what was begun in a card stays with its session: calls of two sessions may have the same ids
   sessionId = id;
   state = null;
   $("settings").close();
@@ -208,8 +235,16 @@ function showPanel(name) {
 function send(text, delivery, files) {
   showError(null);
   $("scroller").scrollTop = $("scroller").scrollHeight;
+  if (delivery === ANSWER.name) return answer(text, files);
   const sentTo = session;
   return sentTo.send(text, { delivery, files, waits: delivery !== null }).then((accepted) => accepted || sentTo !== session);
+}
+
+async function answer(text, files) {
+  const { openQuestion } = view(state);
+  if (openQuestion && files.length === 0) return (await session.answer(openQuestion, text)) === null;
+  showError(openQuestion ? "An answer carries no files: leave them out, or choose Queue." : "The question is no longer open.");
+  return false;
 }
 
 function stop() {
@@ -247,6 +282,13 @@ $("stop").addEventListener("click", stop);
 $("retry-now").addEventListener("click", () => session.retry());
 $("pause").addEventListener("click", () => session.pause(!view(state).paused));
 $("open-settings").addEventListener("click", openSettings);
+$("waiting-for").addEventListener("click", () => {
+  const id = $("waiting-for").dataset.goesTo;
+  const cards = [...document.querySelectorAll("[data-call]")];
+  const card = cards.find(({ dataset }) => id === dataset.call || id.startsWith(`${dataset.call}-`));
+  card?.scrollIntoView({ block: "nearest" });
+  (card?.querySelector(".approval button:not(:disabled), .wait button") ?? card)?.focus();
+});
 $("older").addEventListener("click", () => session.older());
 $("error-close").addEventListener("click", () => showError(null));
 $("more-sessions").addEventListener("click", () => loadSessions(nextSessions));
@@ -265,6 +307,7 @@ for (const tab of document.querySelectorAll("[data-show]")) {
 window.addEventListener("hashchange", openFromAddress);
 
 setInterval(() => !document.hidden && loadSessions(), LIST_MS);
+setInterval(tick, 1000);
 setInterval(() => state && view(state).turnId && draw(), 1000); // running steps get older, waits get shorter
 await loadSessions();
 openFromAddress();

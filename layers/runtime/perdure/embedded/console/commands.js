@@ -39,12 +39,29 @@ export function commandsOf({ sessionId, apply, refresh, onError, onChange }) {
     return inbox;
   }
 
+  // Resolves to why the server refused, or to null. `quiet`: whoever asked tells the reason.
+  async function resolve(interruptId, decision, body, quiet = false) {
+    apply({ type: "decide", interruptId, decision });
+    let problem = null;
+    try {
+      await request("POST", path("interrupts", interruptId), body, { onDelay: onError });
+      onError(null);
+    } catch (error) {
+      problem = error.message;
+      onError(quiet && error.status === 400 ? null : problem);
+    }
+    await refresh(); // an approval that is no longer open is not offered again (field case F045)
+    apply({ type: "decide_answered", interruptId });
+    return problem;
+  }
+
   async function deliver(messageId, body) {
     try {
-      await request("POST", path("inputs"), body, {
+      const { delivered_as: as } = await request("POST", path("inputs"), body, {
         key: messageId,
         onDelay: (reason) => apply({ type: "send_delayed", messageId, problem: `${reason} Trying again…` }),
       });
+      if (as === "answer") apply({ type: "send_answered", messageId }); // it answered a question, and is no message
       refresh();
       onChange();
       return true;
@@ -66,21 +83,32 @@ export function commandsOf({ sessionId, apply, refresh, onError, onChange }) {
       return sent;
     },
 
-    /** Approve or reject a call as it was shown. */
-    async decide(interruptId, approved, { message, argumentsHash }) {
-      apply({ type: "decide", interruptId, approved });
-      const body = { approved };
-      if (message) body.message = message;
-      if (argumentsHash) body.arguments_hash = argumentsHash;
-      try {
-        await request("POST", path("interrupts", interruptId), body, { onDelay: onError });
-        onError(null);
-      } catch (error) {
-        onError(error.message);
-      }
-      await refresh(); // an approval that is no longer open is not offered again (field case F045)
-      apply({ type: "decide_answered", interruptId });
+    /**
+     * Approve or reject a call as it was shown; `changed`: approve it with other arguments. Resolves to why the server
+     * refused, or to null.
+     */
+    decide(interruptId, approved, { message, argumentsHash, changed }) {
+      const more = { ...(argumentsHash && { arguments_hash: argumentsHash }), ...(changed && { arguments: changed }) };
+      return resolve(interruptId, approved, { approved, ...(message && { message }), ...more }, changed !== undefined);
     },
+
+    /** Answer a question. */
+    answer: (interruptId, answer, message) =>
+      resolve(interruptId, "answered", { answer, ...(message && { message }) }),
+
+    /** Leave a question without an answer. */
+    decline: (interruptId, message) =>
+      resolve(interruptId, "declined", { approved: false, ...(message && { message }) }),
+
+    /** Go on without waiting for a time. */
+    skipWait: (id) => during(`wait/${id}`, { does: "skip" }, "POST", path("waits", id, "skip")),
+
+    /** Move a time, or a deadline. Resolves to whether the server took it. */
+    changeWait: async (id, until) =>
+      (await during(`wait/${id}`, { does: "change", until }, "PATCH", path("waits", id), { until })) !== null,
+
+    /** Do without what is waited for. */
+    cancelWait: (id) => during(`wait/${id}`, { does: "cancel" }, "DELETE", path("waits", id)),
 
     /**
      * Stop a turn where the screen stands: `frontier` is the cursor that was drawn last, `partials` the text (spec

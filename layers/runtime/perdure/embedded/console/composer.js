@@ -1,7 +1,7 @@
 // The message field: what is written, how it is delivered, and the keys for that.
 
 import { attached } from "./attached.js";
-import { DELIVERIES, deliveriesFor, deliveryOf } from "./deliveries.js";
+import { ANSWER, DELIVERIES, deliveriesFor, deliveryOf } from "./deliveries.js";
 import { el, setText, show } from "./dom.js";
 
 const MAX_ROWS = 8;
@@ -16,7 +16,7 @@ export function composer(form, hint, { onSend, onStop, onRecall }) {
   const send = form.querySelector("[type=submit]");
   const files = attached(form.querySelector(".attached"), { onLast: () => field.focus() });
   const choice = form.querySelector("fieldset");
-  const radios = new Map(DELIVERIES.map((delivery) => [delivery.name, radio(delivery)]));
+  const radios = new Map([ANSWER, ...DELIVERIES].map((delivery) => [delivery.name, radio(delivery)]));
   choice.append(...[...radios.values()].map(({ node }) => node));
   let offered = [];
   let running = false;
@@ -25,7 +25,8 @@ export function composer(form, hint, { onSend, onStop, onRecall }) {
   function radio({ name, label, keys }) {
     const input = el("input", { type: "radio", name: "delivery", value: name, onchange: tell });
     const title = el("span", {}, label);
-    return { input, title, node: el("label", {}, input, title, el("kbd", { "aria-hidden": "true" }, keys)) };
+    const kbd = el("kbd", { "aria-hidden": "true" }, keys);
+    return { input, title, kbd, node: el("label", {}, input, title, kbd) };
   }
 
   function chosen() {
@@ -35,6 +36,8 @@ export function composer(form, hint, { onSend, onStop, onRecall }) {
   function choose(name) {
     for (const [other, { input }] of radios) input.checked = other === name;
   }
+
+  const usual = () => offered[0]?.name ?? "queue";
 
   function tell() {
     const delivery = chosen();
@@ -58,7 +61,7 @@ export function composer(form, hint, { onSend, onStop, onRecall }) {
     const delivery = offered.some((other) => other.name === name) ? name : (chosen()?.name ?? null);
     field.value = "";
     fit();
-    choose("queue");
+    choose(usual());
     tell();
     const taken = files.take();
     const accepted = await onSend(text, delivery, taken);
@@ -93,14 +96,19 @@ export function composer(form, hint, { onSend, onStop, onRecall }) {
 
   return {
     update(shown) {
+      const couldAnswer = offered.includes(ANSWER);
       offered = deliveriesFor(shown);
+      // What somebody is in the middle of writing does not turn into an answer by itself.
+      if (offered.includes(ANSWER) && !couldAnswer && field.value.trim() === "") choose(ANSWER.name);
       running = shown.turnId !== null && !shown.stopping;
       recalls = shown.inbox.length > 0 && !shown.inbox.at(-1).sending;
-      for (const [name, { input, title, node }] of radios) {
+      for (const [name, { input, title, kbd, node }] of radios) {
         const here = offered.find((delivery) => delivery.name === name);
         show(node, here !== undefined);
-        if (here) setText(title, here.label);
-        else if (input.checked) choose("queue");
+        if (here) {
+          setText(title, here.label);
+          setText(kbd, here.keys);
+        } else if (input.checked) choose(name === ANSWER.name ? "queue" : usual());
       }
       show(choice, offered.length > 1);
       tell();

@@ -18,13 +18,16 @@ export const DELIVERIES = [
   },
 ];
 
+/** What is written answers the one question that is open and takes any text. Not a delivery of a message. */
+export const ANSWER = { name: "answer", label: "Answer", keys: "Enter", tells: "Answers the question that is open." };
+
 /**
- * Return the deliveries that make a difference now; an empty list: a message is simply sent.
+ * Return the deliveries that make a difference now, the usual one first; an empty list: a message is simply sent.
  *
- * @param {{turnId: string | null, stopping: boolean, held: boolean, paused: boolean}} shown
+ * @param {{turnId: string | null, stopping: boolean, held: boolean, paused: boolean, openQuestion: string | null}} shown
  */
-export function deliveriesFor({ turnId, stopping, held, paused }) {
-  if (turnId && !stopping) return DELIVERIES;
+export function deliveriesFor({ turnId, stopping, held, paused, openQuestion = null }) {
+  if (turnId && !stopping) return openQuestion ? [ANSWER, { ...QUEUE, keys: "" }, ...DELIVERIES.slice(1)] : DELIVERIES;
   if (turnId) return [QUEUE, { ...INTERRUPT, ...FIRST }];
   if (held) return [{ ...QUEUE, tells: WAITS_FOR_A_PERSON }, { ...INTERRUPT, ...FIRST }];
   return paused ? [QUEUE] : [];

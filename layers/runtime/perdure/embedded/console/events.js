@@ -3,6 +3,8 @@
 // Every fact may be told twice, first live and then by the durable record, so all of this is either "set to what the
 // event says" or counted per attempt and source. A step keeps only its highest attempt (spec EVT-02).
 
+import { CALL_EVENTS, callOfQuestion, toldOfCall } from "./call_events.js";
+
 const FOLDS = {
   turn_started: (state, event) =>
     withTurn(state, event.turn_id, {
@@ -45,13 +47,14 @@ const FOLDS = {
     return endStep(named, toolStep(event), event.payload.status);
   },
 
-  interrupt_raised: (state, event) => withCall(state, event.payload.tool_call_id, { askedAt: event.at }),
+  ...Object.fromEntries(CALL_EVENTS.map((type) => [type, takeCallEvent])),
   interrupt_resolved: (state, event) => {
-    const id = event.payload.interrupt_id;
+    const { interrupt_id: id, approved, answered } = event.payload;
     const decided = { ...state, decisions: { ...state.decisions, [id]: { ...event.payload, at: event.at } } };
-    const step = decided.steps[id];
-    if (!step || !event.payload.approved || step.status !== "awaiting_approval") return decided;
-    return { ...decided, steps: { ...decided.steps, [id]: { ...step, status: "approved" } } };
+    const stepId = callOfQuestion(state.calls, id) ?? id;
+    const step = decided.steps[stepId];
+    if (!step || !(approved || answered) || !step.status.startsWith("awaiting_")) return decided;
+    return { ...decided, steps: { ...decided.steps, [stepId]: { ...step, status: "approved" } } };
   },
 };
 
@@ -64,6 +67,14 @@ export function foldEvent(state, event) {
 /** How often something happened in a step: what was seen live is told again by the durable record. */
 export function total(counts) {
   return Object.values(counts ?? {}).reduce((sum, { live, durable }) => sum + Math.max(live, durable), 0);
+}
+
+function takeCallEvent(state, event) {
+  const { id, change, status } = toldOfCall(event, state.calls);
+  const known = withCall(state, id, change(state.calls[id] ?? {}));
+  const step = known.steps[id];
+  if (!step || step.endedAt || status === null) return known;
+  return { ...known, steps: { ...known.steps, [id]: { ...step, status } } };
 }
 
 // A call is its own step; its first event still belongs to the model step that asked for it.
@@ -96,7 +107,7 @@ function currentStep(state, event) {
   if (attempt < known.attempt) return null;
   const step =
     attempt > known.attempt
-      ? { ...known, attempt, startedAt: undefined, endedAt: undefined, retry: undefined, status: "waiting" }
+      ? { ...known, attempt, firstStartedAt: known.firstStartedAt ?? known.startedAt, startedAt: undefined, endedAt: undefined, retry: undefined, status: "waiting" }
       : known;
   if (state.steps[id]) return { state, step };
   const listed = [...(state.turns[event.turn_id]?.steps ?? []), id];

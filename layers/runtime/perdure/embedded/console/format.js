@@ -3,6 +3,7 @@
 const WORDS = {
   awaiting_approval: "needs approval",
   awaiting_answer: "needs an answer",
+  waiting_for_event: "waits for an event",
   waiting_for_timer: "waits for a timer",
   waiting_for_task: "waits for a task",
   approved: "ready to run",
@@ -77,6 +78,21 @@ export function clock(at, now) {
 /** Whole seconds until a time, for a countdown; 0 when it has come. */
 export function secondsUntil(at, now) {
   return Math.max(0, Math.ceil((Date.parse(at) - now) / 1000));
+}
+
+/** How far away a time is, in whole seconds. */
+export function remaining(at, now) {
+  const seconds = secondsUntil(at, now);
+  if (seconds === 0) return "now";
+  if (seconds < 60) return `in ${seconds} s`;
+  if (seconds < 3600) return `in ${Math.floor(seconds / 60)} min ${seconds % 60} s`;
+  return `in ${duration(seconds * 1000)}`;
+}
+
+/** A time as a field for local date and time wants it. */
+export function localInput(at) {
+  const date = new Date(at);
+  return new Date(date.getTime() - date.getTimezoneOffset() * 60_000).toISOString().slice(0, 19);
 }
 
 /** A duration given in milliseconds. */

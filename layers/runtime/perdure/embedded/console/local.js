@@ -19,10 +19,11 @@ export function takeLocal(state, action) {
           item.messageId === action.messageId ? { ...item, problem: action.problem } : item,
         ),
       };
+    case "send_answered":
     case "send_refused":
       return { ...state, outbox: state.outbox.filter((item) => item.messageId !== action.messageId) };
     case "decide":
-      return { ...state, deciding: { ...state.deciding, [action.interruptId]: action.approved } };
+      return { ...state, deciding: { ...state.deciding, [action.interruptId]: action.decision } };
     case "decide_answered": {
       const { [action.interruptId]: _, ...deciding } = state.deciding;
       return { ...state, deciding };

@@ -58,8 +58,8 @@ export function resultNode(onOutput) {
   };
 }
 
-// An output is text; one that is a JSON object or list is easier to read on several lines.
-function pretty(output) {
+/** An output is text; one that is a JSON object or list is easier to read on several lines. */
+export function pretty(output) {
   if (typeof output !== "string") return JSON.stringify(output, null, 2);
   try {
     const value = JSON.parse(output);

@@ -1,16 +1,20 @@
 // Draws the session list and the timeline.
 
 import { el, reconcile, setAttribute, setText, show } from "./dom.js";
+import { countdown } from "./countdown.js";
 import { between, clock, duration, tone, words } from "./format.js";
+import { waitingBadge } from "./wording.js";
 
 /** Return a function that draws the rows of the session list, `current` marked. */
 export function sessionList(parent) {
   const create = () => {
     const preview = el("span", { class: "preview", dir: "auto" });
     const badge = el("span", { class: "badge" });
+    const left = countdown({ role: null, class: "facts" });
     const name = el("span", { class: "session-name" });
     const when = el("time", {});
-    const link = el("a", {}, preview, el("span", { class: "row" }, name, when), badge);
+    const state = el("span", { class: "row state" }, badge, left.node);
+    const link = el("a", {}, preview, el("span", { class: "row" }, name, when), state);
     return {
       node: el("li", {}, link),
       update(row) {
@@ -18,9 +22,10 @@ export function sessionList(parent) {
         setAttribute(link, "aria-current", row.current ? "page" : null);
         setText(preview, row.preview || "(no text)");
         setText(name, row.key);
-        setText(badge, row.badge ? words(row.badge) : "");
-        setAttribute(badge, "data-tone", row.badge ? tone(row.badge) : null);
-        show(badge, Boolean(row.badge));
+        setText(badge, row.badge?.text ?? "");
+        setAttribute(badge, "data-tone", row.badge?.tone ?? null);
+        left.until(row.badge?.until ?? null);
+        show(state, row.badge !== null);
         setText(when, row.at ? clock(row.at, Date.now()) : "");
         setAttribute(when, "datetime", row.at);
       },
@@ -39,8 +44,10 @@ export function sessionList(parent) {
 }
 
 function badgeOf(summary) {
-  if (summary.waiting_for?.some((item) => item.kind === "approval")) return "awaiting_approval";
-  return summary.status && summary.status !== "waiting_for_user_message" ? "running" : null;
+  const waits = waitingBadge(summary.waiting_for ?? []);
+  if (waits) return waits;
+  const runs = summary.status && summary.status !== "waiting_for_user_message";
+  return runs ? { text: words("running"), tone: tone("running") } : null;
 }
 
 /** Return a function that draws the turns; `now` in milliseconds gives running steps their duration. */
@@ -113,7 +120,9 @@ function factsOf(step, now) {
     facts.push(clock(step.startedAt, now));
     facts.push(duration(between(step.startedAt, step.endedAt, now)));
   }
-  facts.push(`attempt ${step.attempt}`);
+  if (step.looks === null) facts.push(`attempt ${step.attempt}`);
+  else facts.push(step.looks === 1 ? "looked once" : `looked ${step.looks} times`);
+  if (step.recorded.length) facts.push(`did ${step.recorded.join(", ")}`);
   if (step.reconnects) facts.push(`${step.reconnects} ${step.reconnects === 1 ? "reconnect" : "reconnects"}`);
   if (step.resets) facts.push(`${step.resets} ${step.resets === 1 ? "reset" : "resets"}`);
   if (step.tokens) facts.push(`${step.tokens.read ?? "?"} in, ${step.tokens.written ?? "?"} out`);

@@ -11,6 +11,7 @@ export function initialState(sessionId) {
   return {
     sessionId,
     snapshot: null, // the latest one, without its messages
+    waits: null, // what the session waits for, with what can be done about it; read behind the snapshot
     asOf: 0, // every event up to this sequence is part of the snapshot
     messages: [], // oldest first, contiguous
     nextBefore: null, // where older messages are, if there are any
@@ -39,6 +40,8 @@ export function reduce(state, action) {
       return takePage(state, action.events);
     case "snapshot":
       return takeSnapshot(state, action.snapshot, action.asOf ?? 0);
+    case "waits":
+      return { ...state, waits: action.waits };
     case "older_messages":
       return takeOlder(state, action.page);
     case "stream_restarted":

@@ -14,8 +14,12 @@ const CHANGES = new Set([
   "tool_call_started", "tool_call_finished", "attempt_reset", "interrupt_raised", "interrupt_resolved",
   "message_queued", "message_removed", "usage_recorded", "model_retry_scheduled", "session_paused", "session_resumed",
   "inbox.joined", "inbox.edited", "inbox.moved", "hold.released", "settings.changed", "session.closed",
-  "session.reopened", "session.started",
+  "session.reopened", "session.started", "timer_started", "tool_task_started", "task.looked", "task.reconciling",
+  "tool.awaits_event", "tool.event_arrived", "wait.skipped", "wait.changed", "wait.cancelled",
 ]);
+
+// What only the list of waits tells: what can be done, what is waited for, when remote work is looked at next.
+const TOLD_BY_WAITS = new Set(["timer", "event", "task", "result"]);
 
 /**
  * Open a session. `onState(state)` is called after each change, `onOnline(bool)` when the stream opens or breaks,
@@ -51,6 +55,7 @@ export function openSession(sessionId, { onState, onOnline, onError, onChange })
       try {
         const snapshot = await get(sessionPath(sessionId));
         apply({ type: "snapshot", snapshot, asOf });
+        if (snapshot.state?.waiting_for?.some(({ kind }) => TOLD_BY_WAITS.has(kind))) await fetchWaits();
       } catch (error) {
         if (error instanceof ApiError && !error.retryable) {
           onError(error.message);
@@ -59,6 +64,16 @@ export function openSession(sessionId, { onState, onOnline, onError, onChange })
         wanted = true;
         await pause(700);
       }
+    }
+  }
+
+  async function fetchWaits() {
+    try {
+      const { waits } = await get(sessionPath(sessionId, "waits"));
+      apply({ type: "waits", waits });
+    } catch (error) {
+      if (!(error instanceof ApiError) || error.retryable) throw error;
+      apply({ type: "waits", waits: null }); // then nothing can be done about them here
     }
   }
 

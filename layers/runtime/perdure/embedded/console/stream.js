@@ -8,7 +8,10 @@ const TYPES = [
   "timer_started", "tool_task_started", "message_queued", "message_removed", "plan_updated", "plan_execution_started",
   "usage_recorded", "compaction_started", "compaction_finished", "title_changed", "session_paused", "session_resumed",
   "inbox.edited", "inbox.joined", "inbox.moved", "hold.released", "settings.changed", "session.closed",
-  "session.reopened", "session.seeded", "session.started",
+  "session.reopened", "session.seeded", "session.started", "task.looked", "task.reconciling", "task.cancelled",
+  "tool.step_recorded", "tool.output", "tool.awaits_event", "tool.event_arrived", "wait.skipped", "wait.changed",
+  "wait.cancelled", "schedule.set", "schedule.fired", "schedule.late", "schedule.failed", "schedule.skipped",
+  "schedule.cancelled",
 ];
 
 const REOPEN_MS = 1000;

@@ -22,18 +22,24 @@ export function timelineOf(state) {
 
 function rowOf(state, step) {
   const decision = state.decisions[step.stepId];
+  const call = state.calls[step.stepId] ?? {};
+  const answered = (call.questions ?? []).map(({ key }) => state.decisions[key]).findLast(Boolean);
+  const waits = Boolean(call.task || call.records || call.questions); // then each run is an attempt of its own
+  const startedAt = (waits && step.firstStartedAt) || step.startedAt || null;
   return {
     key: step.stepId,
     kind: step.kind,
     name: step.kind === "model" ? "model" : (step.name ?? "tool"),
     status: step.retry && !step.endedAt ? "waiting_to_retry" : step.status,
     attempt: step.attempt,
-    startedAt: step.startedAt ?? null,
-    endedAt: step.startedAt ? (step.endedAt ?? null) : null,
+    startedAt,
+    endedAt: startedAt ? (step.endedAt ?? null) : null,
+    looks: call.task?.looks ?? null,
+    recorded: (call.records ?? []).filter(({ kind }) => kind === "step").map(({ name }) => name),
     reconnects: total(step.reconnects),
     resets: total(step.resets),
-    askedAt: state.calls[step.stepId]?.askedAt ?? null,
-    decidedAt: decision?.at ?? null,
+    askedAt: call.askedAt ?? null,
+    decidedAt: (decision ?? answered)?.at ?? null,
     tokens: tokensOf(step.usage),
   };
 }

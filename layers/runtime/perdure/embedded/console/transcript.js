@@ -1,14 +1,14 @@
-// Draws the conversation: messages, live text, tool calls and their approvals.
+// Draws the conversation: messages, live text, tool calls and what is asked about them.
 
+import { cardNode } from "./cards.js";
 import { el, reconcile, setAttribute, setText, show } from "./dom.js";
-import { clock, effectWords, tone, words } from "./format.js";
-import { resultNode } from "./outputs.js";
+import { words } from "./format.js";
 
 /**
  * Return a function that draws items into `parent`.
  *
- * @param {{onDecide: Function, onOutput: Function, onRetry: () => void, onDismiss: (turnId: string) => void}} on
- *   - `onDecide(interruptId, approved, {message, argumentsHash})`, `onOutput(callId, onPiece)` as in outputs.js
+ * @param {{onRetry: () => void, onDismiss: (turnId: string) => void}} on - and what `approvalForm`, `questionForm` and
+ *   `waitCard` want
  */
 export function transcript(parent, on) {
   const nodes = {
@@ -92,87 +92,6 @@ function assistantNode(on) {
       const notes = [item.status && words(item.status), item.attempt > 1 && `attempt ${item.attempt}`].filter(Boolean);
       setText(note, notes.join(" · "));
       show(note, notes.length > 0);
-    },
-  };
-}
-
-function cardNode(on) {
-  const name = el("h3", {});
-  const effect = el("span", { class: "effect" });
-  const badge = el("span", { class: "badge" });
-  const given = el("pre", { class: "code" });
-  const result = resultNode(on.onOutput);
-  const note = el("p", { class: "note" });
-  const approval = el("div", { class: "slot" });
-  const head = el("div", { class: "card-head" }, name, effect, badge);
-  const node = el("div", { class: "card", role: "group", tabindex: "-1" }, head, given, approval, result.node, note);
-  return {
-    node,
-    update(call) {
-      setText(name, call.name);
-      setAttribute(node, "aria-label", `Tool call ${call.name}`);
-      setText(effect, call.effect ? effectWords(call.effect) : "");
-      setText(badge, words(call.status));
-      setAttribute(badge, "data-tone", tone(call.status));
-      setText(given, call.arguments ?? "");
-      show(given, call.arguments !== null && call.arguments !== "{}");
-      result.update(call);
-      const told = notesOf(call);
-      setText(note, told.join(" · "));
-      show(note, told.length > 0);
-      reconcile(approval, call.approval ? [call] : [], (first) => approvalForm(on.onDecide, first));
-      show(approval, call.approval !== null);
-    },
-  };
-}
-
-function notesOf(call) {
-  const progress = call.progress && (call.progress.message ?? call.progress.text);
-  const { decision } = call;
-  const spoken = decision?.message ?? decision?.rejection_message;
-  const said = spoken ? `: “${spoken}”` : "";
-  const by = decision?.actor?.subject ? ` by ${decision.actor.subject}` : "";
-  return [
-    progress && String(progress),
-    decision && decision.approved === true && `approved${by}${said}`,
-    decision && decision.approved === false && `rejected${by}${said}`,
-    !decision && call.cancellationReason && words(call.cancellationReason),
-    call.attempt > 1 && `attempt ${call.attempt}`,
-  ].filter(Boolean);
-}
-
-// The form exists only while there is something to decide.
-function approvalForm(onDecide, first) {
-  let shown = first.approval;
-  const question = el("p", { class: "question" });
-  const message = el("input", {
-    type: "text",
-    dir: "auto",
-    placeholder: "Message to the agent (optional)",
-    "aria-label": "Message to the agent with your decision, optional",
-  });
-  const approve = el("button", { type: "button", class: "primary", onclick: () => decide(true) }, "Approve");
-  const reject = el("button", { type: "button", onclick: () => decide(false) }, "Reject");
-  const buttons = el("div", { class: "buttons" }, approve, reject);
-  const node = el("div", { class: "approval", role: "group" }, question, message, buttons);
-
-  function decide(approved) {
-    if (shown.deciding !== null) return; // a double click decides once
-    node.closest(".card").focus(); // the form goes away, the reader stays
-    onDecide(shown.interruptId, approved, { message: message.value.trim(), argumentsHash: shown.argumentsHash });
-  }
-
-  return {
-    node,
-    update(call) {
-      shown = call.approval;
-      const busy = shown.deciding !== null;
-      const until = shown.deadline ? ` It is rejected by itself at ${clock(shown.deadline, Date.now())}.` : "";
-      const blocked = shown.blocked ? ` This deployment can't run it (${shown.blocked}): reject it, or deploy it again.` : "";
-      setText(question, busy ? (shown.deciding ? "Approving…" : "Rejecting…") : `May ${call.name} run?${until}${blocked}`);
-      setAttribute(node, "aria-label", `Approval of ${call.name}`);
-      for (const control of [reject, message]) control.disabled = busy;
-      approve.disabled = busy || shown.blocked !== null;
     },
   };
 }

@@ -1,5 +1,6 @@
 // What the page shows, derived from the reducer's state. Pure.
 
+import { cardOf } from "./calls.js";
 import { filesText, writerOf } from "./format.js";
 import { withNotices } from "./notices.js";
 import { activityOf, indicatorOf, isPaused, isStopping, statusOf, waitingOf } from "./status.js";
@@ -7,7 +8,6 @@ import { TURNS_SHOWN, timelineOf } from "./timeline.js";
 import { inboxOf } from "./waiting.js";
 
 const CUT = new Set(["interrupted", "superseded"]);
-const FINAL = new Set(["succeeded", "failed", "rejected", "outcome_unknown"]);
 
 /** Return everything that is shown of a session. */
 export function view(state) {
@@ -33,6 +33,7 @@ export function view(state) {
     indicator: indicatorOf(state, turn),
     activity: activityOf(state, turn),
     waiting: waitingOf(state, turn),
+    openQuestion: openQuestionOf(state),
     usage: state.snapshot?.usage ?? null,
     timeline: timelineOf(state),
     olderTurns: Math.max(0, Object.keys(state.turns).length - TURNS_SHOWN),
@@ -167,50 +168,6 @@ function ordinalOf(state, partial) {
   return models.indexOf(partial.stepId) + 1 || null;
 }
 
-function cardOf(state, part, result) {
-  const id = part.tool_call_id;
-  const step = state.steps[id];
-  const stored = state.snapshot?.tool_calls?.find((call) => call.tool_call_id === id);
-  const decision = state.decisions[id] ?? null;
-  const pending = (state.snapshot?.pending_interrupts ?? []).find((interrupt) => interrupt.tool_call_id === id);
-  const interrupt = pending && !state.decisions[pending.interrupt_id] && !result ? pending : null;
-  return {
-    key: id,
-    name: part.tool_name,
-    arguments: argumentsText(part),
-    effect: state.calls[id]?.effect ?? stored?.effect ?? null,
-    status: callStatus(step, stored, result, decision, interrupt),
-    attempt: Math.max(step?.attempt ?? 1, stored?.attempt ?? 1),
-    output: result?.output ?? null,
-    cutBytes: (result?.truncated && result.bytes) || null,
-    cancellationReason: stored?.cancellation_reason ?? null,
-    progress: result ? null : (state.calls[id]?.progress ?? null),
-    decision,
-    approval: interrupt && {
-      interruptId: interrupt.interrupt_id,
-      argumentsHash: interrupt.arguments_hash ?? null,
-      deadline: interrupt.deadline ?? null,
-      blocked: interrupt.blocked ?? null,
-      deciding: state.deciding[interrupt.interrupt_id] ?? null,
-    },
-  };
-}
-
-function callStatus(step, stored, result, decision, interrupt) {
-  if (result) return result.status;
-  if (step && FINAL.has(step.status)) return step.status;
-  if (interrupt) return "awaiting_approval";
-  if (step?.status === "running") return "running";
-  if (decision && stored?.status === "awaiting_approval") return decision.approved ? "approved" : "rejected";
-  return stored?.status ?? step?.status ?? "unknown";
-}
-
-function argumentsText(part) {
-  if (part.arguments !== undefined) return JSON.stringify(part.arguments, null, 2);
-  if (part.truncated) return `${part.arguments_text}… (only the start, of ${part.bytes} bytes)`;
-  return part.arguments_text ?? null;
-}
-
 // --- around the messages ----------------------------------------------------------------------
 
 function outboxItems(state) {
@@ -225,6 +182,13 @@ function outboxItems(state) {
       writer: null,
       sending: true,
     }));
+}
+
+// The one question that is open, if what is written in the message field can answer it (field case F064).
+function openQuestionOf(state) {
+  const pending = (state.snapshot?.pending_interrupts ?? []).filter(({ kind }) => kind === "question");
+  const open = pending.filter(({ interrupt_id: id }) => !state.decisions[id] && state.deciding[id] === undefined);
+  return open.length === 1 && open[0].allows_free_text !== false ? open[0].interrupt_id : null;
 }
 
 // How far the screen has come, for a stop to cut at (spec STOP-05): the last event that was taken. A snapshot that is

@@ -2,12 +2,39 @@
 
 import { clock, secondsUntil, words } from "./format.js";
 
-const KINDS = { approval: "an approval", question: "an answer", input: "an input", timer: "a timer", task: "a task" };
+const KINDS = {
+  approval: "an approval",
+  question: "an answer",
+  input: "an input",
+  timer: "a timer",
+  event: "an event",
+  result: "a result",
+  task: "a task",
+  retry: "the model's provider",
+};
+const PEOPLE_FIRST = ["approval", "question", "input"];
 
 const BLOCKED = {
   auth: "The model's provider refused the credential. Messages wait until there is another one,",
   credits: "The account at the model's provider is out of credit. Messages wait until the credential changes,",
 };
+
+/**
+ * What a session waits for, for a badge: `{ text, tone, id, until }`, or null. People come first: what they can do at once.
+ *
+ * @param {{kind: string, id: string, until?: string}[]} waiting - as the server lists it
+ */
+export function waitingBadge(waiting) {
+  if (!waiting.length) return null;
+  const first = waiting.find(({ kind }) => PEOPLE_FIRST.includes(kind)) ?? waiting[0];
+  const others = waiting.length - 1;
+  return {
+    text: `waits for ${KINDS[first.kind] ?? words(first.kind)}${others ? ` and ${others} more` : ""}`,
+    tone: PEOPLE_FIRST.includes(first.kind) ? "ask" : "quiet",
+    id: first.id,
+    until: first.until ?? null,
+  };
+}
 
 /** One line on what the session does. It is read out when it changes, so it holds no clock that ticks. */
 export function activityText({ activity, indicator, waiting }, now) {
