@@ -19,7 +19,7 @@ def failures(cases: list[Case]) -> list[str]:
     return [str(result) for result in run_cases(cases) if result.problem]
 
 
-@pytest.mark.parametrize("scenario", ["t1", "payment", "t1-cold"])
+@pytest.mark.parametrize("scenario", ["t1", "payment", "t1-cold", "checkpoints"])
 def test_a_crash_at_any_point_of_a_small_scenario_changes_nothing(scenario: str) -> None:
     assert failures(single_faults(scenario, "embedded", ["crash_before", "crash_after"])) == []
 

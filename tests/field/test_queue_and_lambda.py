@@ -15,7 +15,7 @@ import pytest
 from perdure import function_tool
 from perdure.aws.limits import MAX_FRAME_BYTES
 from perdure.errors import StoreUnavailableError
-from perdure.models.scripted import ScriptedModel
+from perdure.models.scripted import Reply, ScriptedModel, call, tool_results
 from perdure.testing.lambda_harness import Crash, LambdaHarness
 from tests.field.conftest import Deploy, a_viewer
 from tests.handlers.agents import SESSION, results, send, snapshot
@@ -44,6 +44,28 @@ def test_f100_a_message_of_900_kilobytes_travels_as_ids(deploy: Deploy) -> None:
     assert len(bodies) == 1
     assert len(bodies[0]) < 1024
     assert "ab c" not in bodies[0]
+
+
+def test_f100_ten_calls_at_once_are_ten_messages_and_no_batch_that_could_be_too_large(deploy: Deploy) -> None:
+    @function_tool(effect="read")
+    def search(text: str) -> str:
+        return "found"
+
+    calls = tuple(call("search", text="x" * 40_000) for _ in range(10))
+    model = ScriptedModel(lambda request: "done" if tool_results(request) else Reply(calls=calls))
+    harness = deploy(an_agent(search, model=model))
+    bodies, batches = bodies_sent(harness), list[Any]()
+    harness.aws.clients.sqs.meta.events.register(
+        "provide-client-params.sqs.SendMessageBatch", lambda params, **_: batches.append(params)
+    )
+
+    send(harness, "Search.")
+    harness.settle()
+
+    assert len(results(harness)) == 10
+    assert len([body for body in bodies if "call_tool" in body]) == 10
+    assert max(map(len, bodies)) < 1024
+    assert batches == []
 
 
 def test_f100_a_send_that_fails_leaves_no_step_that_nobody_sends(deploy: Deploy) -> None:

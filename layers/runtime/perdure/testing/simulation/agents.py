@@ -35,6 +35,7 @@ def agent(
     delta_takes: float = 0.0,
     output: str = "done",
     inline: bool = False,
+    pieces: int = 0,
     stops: bool = False,
     accepts: bool = True,
     fails_at: int = 0,
@@ -53,6 +54,7 @@ def agent(
         delta_takes: The same of each piece of text that it streams; `in-answer` is reached before the third one.
         output: What each tool returns.
         inline: Whether the model's function may run them itself.
+        pieces: How many checkpoints each body saves; its next attempt goes on behind the last that it finds.
         stops: Whether a stop policy ends the turn once a tool has succeeded.
         accepts: Whether the agent's check accepts the answer.
         fails_at: Which request of the provider fails for good, from 1, counted over the whole run; 0: none.
@@ -69,7 +71,7 @@ def agent(
                 return Reply(text="All done, thank you for your patience.")
             return Reply(text="Let me see.", calls=tuple(call(name) for name, _ in tools for _ in range(calls)))
 
-        made = [_tool(world, name, effect, asks, tool_takes, output, inline) for name, effect in tools]
+        made = [_tool(world, name, effect, asks, tool_takes, output, inline, pieces) for name, effect in tools]
         policies = {name: ToolPolicy(approval_deadline=deadline) for name, _ in tools} if deadline else {}
 
         async def generate(asked: Generation) -> AsyncIterator[StreamItem]:
@@ -101,11 +103,14 @@ def _no_answer(how: str) -> Reply:
     raise ModelCallError(f"the provider failed: {how}", kind=how, retryable=False)
 
 
-def _tool(world: World, name: str, effect: Effect, asks: bool, takes: float, output: str, inline: bool) -> FunctionTool:
+def _tool(
+    world: World, name: str, effect: Effect, asks: bool, takes: float, output: str, inline: bool, pieces: int
+) -> FunctionTool:
     @function_tool(
         name=name, effect=effect, requires_approval=asks, inline=inline, description="Does what it is called."
     )
     async def body(context: ToolContext) -> str:
+        await world.piecework(context, pieces)
         await world.tool(context, takes=takes)
         return output
 

@@ -139,6 +139,7 @@ def check_books(ending: Ending, world: World) -> None:
         ViolationError: They contradict each other.
     """
     check(max(world.attempts.values(), default=0) <= 1, "one attempt ran twice")
+    check(world.overstated == 0, "a checkpoint told of work that nobody had done")
     outputs = {line.call: line.text for line in ending.transcript if line.role == "tool"}
     for call_id, number in ending.call_ids.items():
         tool, effect, status = ending.calls[number]

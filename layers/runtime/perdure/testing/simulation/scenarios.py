@@ -167,6 +167,12 @@ SCENARIOS: tuple[Scenario, ...] = (
         large=True,
     ),
     Scenario(
+        name="checkpoints",
+        about="a write that saves where it is, and goes on from there when its worker died",
+        agent=agent(("save", IDEMPOTENT), pieces=2),
+        script=_ask,
+    ),
+    Scenario(
         name="approved",
         about="a payment that a person approves",
         agent=agent(("pay", ONCE), asks=True),

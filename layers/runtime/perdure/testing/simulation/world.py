@@ -24,6 +24,8 @@ class World:
         attempts: The same by tool call and attempt: an attempt is claimed once, so it begins once.
         effects: How often a body took effect, by tool call. It did so once per idempotency key, however often it ran,
             only if it is an idempotent write.
+        pieces: How many pieces of its work a body has done, by tool call.
+        overstated: Checkpoints that told of work that nobody had done.
         provider_calls: Requests that the model's provider received.
     """
 
@@ -34,6 +36,8 @@ class World:
     attempts: Counter[tuple[str, int]] = field(default_factory=Counter)
     effects: Counter[str] = field(default_factory=Counter)
     keys: dict[str, set[str]] = field(default_factory=dict)
+    pieces: Counter[str] = field(default_factory=Counter)
+    overstated: int = 0
     provider_calls: int = 0
 
     async def tool(self, context: ToolContext, *, takes: float = 0.0) -> None:
@@ -52,6 +56,15 @@ class World:
         await self.point(f"{context.tool_name}.takes effect")
         self.effects[context.tool_call_id] += 1
         await self.point(f"{context.tool_name}.took effect")
+
+    async def piecework(self, context: ToolContext, pieces: int) -> None:
+        """Do a tool's work piece by piece, with a checkpoint after each; no checkpoint tells of what was not done."""
+        begins_at = int(context.checkpoint or "0")
+        self.overstated += begins_at > self.pieces[context.tool_call_id]
+        for number in range(begins_at, pieces):
+            await self.point(f"{context.tool_name}.does a piece")
+            self.pieces[context.tool_call_id] = max(self.pieces[context.tool_call_id], number + 1)
+            await context.save_checkpoint(str(number + 1))
 
     async def provider(self, *, takes: float = 0.0) -> int:
         """Be the provider of a model; returns which request it is, from 1."""
