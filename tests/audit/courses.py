@@ -15,80 +15,10 @@ from typing import Any
 
 from botocore.exceptions import ReadTimeoutError
 
-from perdure.agents.definition import AgentDefinition, AgentRegistry
-from perdure.agents.policies import ToolPolicy
-from perdure.agents.tools import function_tool
 from perdure.aws.items import record_of, tail_size
 from perdure.aws.limits import MAX_TAIL_BYTES
-from perdure.core.history import ToolResultItem, UserItem
-from perdure.models import ScriptedModel
-from perdure.models.base import ModelRequest
-from perdure.models.scripted import Reply, call
 from perdure.testing.lambda_harness import Crash, LambdaHarness
-from perdure.webhooks import HookMessage, Webhook
-
-HUGE = "x" * 320_000
-"""A text that is too large for a table item, so that it goes to the bucket."""
-
-SOON, LATER = timedelta(minutes=10), timedelta(hours=2)
-HOOK_SECRET = b"a secret that nobody else knows"
-HOOK_SECRETS = json.dumps({"COURSE_HOOK_SECRET": HOOK_SECRET.decode()})
-HOOK = Webhook(
-    name="told", secret_env="COURSE_HOOK_SECRET", handler=lambda event: HookMessage(event["session"], "say something")
-)
-
-CROWD = ("pay_soon", "pay_soon", "pay_later", "look", "look", "charge", "charge")
-"""Calls of one answer that leave two steps for each function, and timers by message and by schedule."""
-
-
-@function_tool(effect="non_idempotent_write")
-def pay_soon() -> str:
-    """Pay, if somebody says so within minutes."""
-    return "paid"
-
-
-@function_tool(effect="non_idempotent_write")
-def pay_later() -> str:
-    """Pay, if somebody says so within hours."""
-    return "paid"
-
-
-@function_tool(effect="read")
-def look(at: str = "") -> str:
-    """Look."""
-    return at or "seen"
-
-
-@function_tool(effect="non_idempotent_write", requires_approval=False)
-def charge(what: str = "") -> str:
-    """Charge at once."""
-    return what or "charged"
-
-
-@function_tool(effect="read")
-def look_long() -> str:
-    """Return what is as long as an outcome may be that is committed together with others."""
-    return "y" * 60_000
-
-
-def agents() -> AgentRegistry:
-    """Return an agent that does what it is told: `say`, or the names of tools, `*` behind one for huge arguments."""
-
-    def script(request: ModelRequest) -> Reply:
-        told = next(item for item in reversed(request.messages) if isinstance(item, UserItem))
-        if told.text.startswith("say") or isinstance(request.messages[-1], ToolResultItem):
-            return Reply(text=HUGE if told.text == "say a lot" else "done")
-        return Reply(calls=tuple(_told(name) for name in told.text.split()))
-
-    def _told(name: str) -> Any:
-        huge = {"look*": {"at": HUGE}, "charge*": {"what": HUGE}}
-        return call(name.rstrip("*"), **huge.get(name, {}))
-
-    policies = {"pay_soon": ToolPolicy(approval_deadline=SOON), "pay_later": ToolPolicy(approval_deadline=LATER)}
-    tools = [pay_soon, pay_later, look, charge, look_long]
-    return AgentRegistry(
-        [AgentDefinition(name="test", model=ScriptedModel(script), tools=tools, tool_policies=policies)]
-    )
+from tests.audit.course_agents import CROWD, DONE, HOOK, HOOK_SECRET, HUGE, SOON, agents
 
 
 class Course:
@@ -129,15 +59,25 @@ class Course:
     # --- what happens by itself ------------------------------------------------------------------------------------
 
     def crowd(self) -> str:
-        """Begin a session and run its model: two steps for each function and three timers are under way then."""
-        path = self.begin(" ".join(CROWD))
+        """Begin a session and run its model: steps for each function and three timers are under way then."""
+        path = self.begin("work")
         self.deliver("run-model")
+        self.deliver("call-tool")
+        self.harness.gateway.http("POST", f"{path}/stop", {})  # the work is to be stopped, and nobody has done so yet
+        self.lose_messages()
+        self.say(path, " ".join(CROWD))
+        self.deliver("run-model")
+        self.deliver("call-tool", call="-0")
         self.vanish(path)
         return path
 
-    def deliver(self, queue: str) -> None:
-        """Hand over the first message of a queue."""
-        message = next(message for message in self.harness.queues.messages if message.queue == queue)
+    def deliver(self, queue: str, *, call: str = "") -> None:
+        """Hand over the first message of a queue, or that of a response's call with this number."""
+        message = next(
+            message
+            for message in self.harness.queues.messages
+            if message.queue == queue and json.loads(message.body).get("step_id", "").endswith(call)
+        )
         self.harness.clock.advance_to(message.visible_at)
         self.harness._deliver(message)
 
@@ -224,7 +164,8 @@ class Course:
 
 def live_through_everything(harness: LambdaHarness) -> None:
     course = Course(harness)
-    for part in (_api, _model, _tools, _timers, _sweep, _dead_letters, _viewers):
+    DONE.clear()
+    for part in (_api, _model, _tools, _plans, _tasks, _timers, _sweep, _dead_letters, _viewers):
         part(course)
         assert json.dumps([message.queue for message in harness.queues.messages]) == "[]", part
 
@@ -250,6 +191,14 @@ def _model(course: Course) -> None:
     with course.an_answer_is_lost("run_model"):
         course.deliver("run-model")
     course.end(path)
+    path = course.begin("work_from_here")
+    course.deliver("run-model")
+    course.harness.gateway.http("POST", f"{path}/stop", {})
+    course.lose_messages()  # among them the one that has the work stopped
+    course.say(path, "say something")
+    with course.an_answer_is_lost("run_model"):
+        course.deliver("run-model")
+    course.end(path)
     path = course.begin("say a lot")
     course.harness.settle()
     course.say(path, "look")
@@ -269,6 +218,41 @@ def _tools(course: Course) -> None:
         course.begin(f"{tool}*")
         while course.harness.deliver_one():
             course.harness.cold_start()
+
+
+def _plans(course: Course) -> None:
+    for tool in ("plan", "plan_once", "plan_from_here"):
+        course.begin(tool)
+        course.harness.settle()
+
+
+def _tasks(course: Course) -> None:
+    path = course.crowd()
+    course.fill_tail(path)
+    course.vanish(path)
+    for function, queue in (("poll_tool_task", "poll-tool-task"), ("cancel_tool_task", "cancel-tool-task")):
+        with course.an_answer_is_lost(function):  # the first one sends the second one's message again, too
+            course.deliver(queue)
+    course.end(path)
+    path = course.begin("work*")
+    course.deliver("run-model")
+    course.deliver("call-tool")
+    DONE.add("long")
+    course.harness.cold_start()
+    course.deliver("poll-tool-task")
+    course.harness.settle()
+    path = course.begin("work*")
+    DONE.clear()
+    course.deliver("run-model")
+    course.deliver("call-tool")
+    course.harness.gateway.http("POST", f"{path}/stop", {})
+    course.say(path, "say something")
+    course.harness.cold_start()
+    event = course.take("cancel-tool-task")
+    for _ in range(2):  # the second one is old news, and sees to the model's step
+        course.vanish(path)
+        course.harness.invoke("cancel_tool_task", event)
+    course.harness.settle()
 
 
 def _timers(course: Course) -> None:

@@ -16,9 +16,7 @@ ACCOUNT = "123456789012"
 MODEL_KEY, WEBHOOK_SECRETS = "model-key", "webhook-secrets"
 """Names of the secrets that stand for the parameters `ModelKeySecretArn` and `WebhookSecretsArn`."""
 
-_QUEUES = dict(
-    zip(("RunModelQueue", "CallToolQueue", "CallSingleAttemptToolQueue", "TimersQueue"), QUEUES, strict=True)
-)
+_QUEUES = {f"{''.join(word.capitalize() for word in name.split('-'))}Queue": name for name in QUEUES}
 _NAMES = {
     "AWS::Partition": "aws",
     "AWS::Region": REGION,

@@ -16,7 +16,8 @@ from botocore.exceptions import ClientError
 from perdure.aws.model_key import KEY_VARIABLE
 from perdure.testing.lambda_harness import LambdaHarness
 from perdure.testing.permissions import Grant, Use, Watch
-from tests.audit.courses import HOOK_SECRETS, live_through_everything
+from tests.audit.course_agents import HOOK_SECRETS
+from tests.audit.courses import live_through_everything
 from tests.audit.report import report
 from tests.audit.roles import MODEL_KEY, USED_BY_LAMBDA, WEBHOOK_SECRETS, grants_of_template, watch
 from tests.build.cloudformation import Template, as_list, read_template

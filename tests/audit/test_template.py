@@ -137,7 +137,7 @@ def test_work_has_a_ceiling(template: Template) -> None:
     ceilings = {queue: event.get("ScalingConfig") for _, queue, event in template.queue_events()}
     stages = template.of_type("AWS::ApiGatewayV2::Stage").values()
 
-    steps = ("RunModelQueue", "CallToolQueue", "CallSingleAttemptToolQueue")
+    steps = ("RunModelQueue", "CallToolQueue", "CallSingleAttemptToolQueue", "PollToolTaskQueue", "CancelToolTaskQueue")
     assert {queue: written(scaling) for queue, scaling in ceilings.items() if scaling} == {
         **dict.fromkeys(steps, '{"MaximumConcurrency": {"Ref": "StepConcurrency"}}'),
         "TimersQueue": f'{{"MaximumConcurrency": {MAX_FIRING_TIMERS}}}',  # SCHD-05
@@ -168,6 +168,7 @@ THRESHOLDS = {
     "ApiErrorsAlarm": (5, 1, 300),
     "FunctionErrorsAlarm": (1, 1, 300),
     "FunctionThrottlesAlarm": (1, 1, 300),
+    "StepThrottlesAlarm": (1, 1, 300),
     "TableThrottlesAlarm": (1, 3, 300),
 }
 

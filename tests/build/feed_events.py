@@ -21,6 +21,8 @@ ORDER = {
     "run-model": "RunModelFunction",
     "call-tool": "CallToolFunction",
     "call-single-attempt-tool": "CallSingleAttemptToolFunction",
+    "poll-tool-task": "PollToolTaskFunction",
+    "cancel-tool-task": "CancelToolTaskFunction",
     "fire-timer": "FireTimerFunction",
     "record-dead-letter": "RecordDeadLetterFunction",
     "sweep": "SweepFunction",

@@ -58,9 +58,9 @@ def test_every_event_was_fed_to_its_own_function(fed: dict[str, Any], template: 
 
 def test_every_message_was_taken_and_every_request_answered(fed: dict[str, Any]) -> None:
     answers = fed["answers"]
-    of_queues = ("run-model", "call-tool", "call-single-attempt-tool", "fire-timer", "record-dead-letter")
+    steps = ("run-model", "call-tool", "call-single-attempt-tool", "poll-tool-task", "cancel-tool-task")
 
-    assert [answers[name] for name in of_queues] == [ANSWERED] * 5
+    assert [answers[name] for name in (*steps, "fire-timer", "record-dead-letter")] == [ANSWERED] * 7
     assert {name: answer["statusCode"] for name, answer in answers.items() if name.startswith("api-")} == {
         "api-health": 200,
         "api-send-input": 202,

@@ -14,7 +14,14 @@ from tests.e2e.stack import artifacts
 from tests.e2e.test_conversations import REFUND, refunds
 from tests.e2e.world import World
 
-QUEUES = ("RunModelQueue", "CallToolQueue", "CallSingleAttemptToolQueue", "TimersQueue")
+QUEUES = (
+    "RunModelQueue",
+    "CallToolQueue",
+    "CallSingleAttemptToolQueue",
+    "PollToolTaskQueue",
+    "CancelToolTaskQueue",
+    "TimersQueue",
+)
 UPGRADED = "upgraded"
 
 

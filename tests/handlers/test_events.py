@@ -22,7 +22,9 @@ FUNCTIONS = {
     "api-socket-ticket": "api",
     "call-single-attempt-tool": "call_single_attempt_tool",
     "call-tool": "call_tool",
+    "cancel-tool-task": "cancel_tool_task",
     "fire-timer": "fire_timer",
+    "poll-tool-task": "poll_tool_task",
     "record-dead-letter": "record_dead_letter",
     "run-model": "run_model",
     "socket-authorize": "authorize",
@@ -72,7 +74,9 @@ def test_the_dead_letter_of_a_step_that_never_ran_fails_its_turn(harness: Lambda
     assert read["state"]["last_turn_error"]["code"] == "internal"
 
 
-@pytest.mark.parametrize("name", ["run-model", "call-tool", "call-single-attempt-tool", "fire-timer"])
+@pytest.mark.parametrize(
+    "name", ["run-model", "call-tool", "call-single-attempt-tool", "poll-tool-task", "cancel-tool-task", "fire-timer"]
+)
 def test_a_message_about_a_session_that_was_never_written_is_old_news(harness: LambdaHarness, name: str) -> None:
     assert handed_over(harness, name) == ANSWERED
     assert snapshot(harness)["state"] is None

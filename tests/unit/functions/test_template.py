@@ -15,8 +15,9 @@ from tests.build.cloudformation import ROOT, Template, as_list, read_template, r
 WILDCARDS = {
     ("BodiesPolicy", "s3:GetObject"): "an object's name is made at run time; it is our bucket and prefix",
     ("BodiesPolicy", "s3:PutObject"): "an object's name is made at run time; it is our bucket and prefix",
+    ("CancelToolTaskRole", "s3:GetObject"): "an object's name is made at run time; it is our bucket and prefix",
     ("CommitPolicy", "scheduler:CreateSchedule"): "a schedule's name is made at run time; it is our group",
-    ("ApiRole", "scheduler:DeleteSchedule"): "a schedule's name is made at run time; it is our group",
+    ("EndTimersPolicy", "scheduler:DeleteSchedule"): "a schedule's name is made at run time; it is our group",
     ("CommitPolicy", "execute-api:ManageConnections"): "a connection's id is made at run time; it is our API's stage",
     ("BodiesBucketPolicy", "s3:*"): "a Deny: it takes every action away from everybody without TLS",
 }
@@ -27,7 +28,17 @@ SECRETS = {
     "WEBHOOK_SECRETS_ARN": ("api", "WebhookSecretsArn", "WebhookSecretsPolicy"),
 }
 
-COMMITTING = {"api", "run_model", "call_tool", "call_single_attempt_tool", "fire_timer", "sweep", "record_dead_letter"}
+COMMITTING = {
+    "api",
+    "run_model",
+    "call_tool",
+    "call_single_attempt_tool",
+    "poll_tool_task",
+    "cancel_tool_task",
+    "fire_timer",
+    "sweep",
+    "record_dead_letter",
+}
 """Functions through which something happens to a session."""
 
 
@@ -320,7 +331,7 @@ def test_every_queue_and_function_is_watched(template: Template) -> None:
     assert watched(alarms["DeadLettersStuckAlarm"]) == dead
     assert watched(alarms["OldestMessageAlarm"]) == set(queues) - dead
     assert watched(alarms["FunctionErrorsAlarm"]) | watched(alarms["SweepErrorsAlarm"]) == functions
-    assert watched(alarms["FunctionThrottlesAlarm"]) == functions
+    assert watched(alarms["FunctionThrottlesAlarm"]) | watched(alarms["StepThrottlesAlarm"]) == functions
     assert alarms["SweepMissingAlarm"]["TreatMissingData"] == "breaching"
 
 

@@ -9,18 +9,18 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any, ClassVar, Literal, Self, TypeVar, cast
+from typing import Any, ClassVar, Literal, Self, TypeVar, cast, get_args
 
 from perdure.core.codec import from_millis, to_millis
 from perdure.core.expected import Dispatch, Timer
 from perdure.ports import SessionKey
 
-StepKind = Literal["run_model", "call_tool", "call_single_attempt_tool"]
+StepKind = Literal["run_model", "call_tool", "call_single_attempt_tool", "poll_tool_task", "cancel_tool_task"]
 Check = Callable[[Any], bool]
 M = TypeVar("M", bound="QueueMessage")
 
 _SCHEMA_VERSION = 1
-_STEP_KINDS = ("run_model", "call_tool", "call_single_attempt_tool")
+_STEP_KINDS = get_args(StepKind)
 
 
 class UnreadableMessageError(ValueError):

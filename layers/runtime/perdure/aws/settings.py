@@ -27,6 +27,8 @@ class Settings:
     run_model_queue_url: str
     call_tool_queue_url: str
     call_single_attempt_tool_queue_url: str
+    poll_tool_task_queue_url: str
+    cancel_tool_task_queue_url: str
     timers_queue_url: str
     timers_queue_arn: str
     schedule_group: str
@@ -66,6 +68,8 @@ class Settings:
             "run_model": self.run_model_queue_url,
             "call_tool": self.call_tool_queue_url,
             "call_single_attempt_tool": self.call_single_attempt_tool_queue_url,
+            "poll_tool_task": self.poll_tool_task_queue_url,
+            "cancel_tool_task": self.cancel_tool_task_queue_url,
         }
 
 

@@ -40,6 +40,8 @@ TIMEOUTS = {
     "run_model": 900,
     "call_tool": 900,
     "call_single_attempt_tool": 900,
+    "poll_tool_task": 180,
+    "cancel_tool_task": 90,
     "fire_timer": 60,
     "sweep": 55,
     "record_dead_letter": 60,
@@ -50,6 +52,8 @@ QUEUES = {
     "run-model": ("run_model", 960),
     "call-tool": ("call_tool", 960),
     "call-single-attempt-tool": ("call_single_attempt_tool", 960),
+    "poll-tool-task": ("poll_tool_task", 360),
+    "cancel-tool-task": ("cancel_tool_task", 360),
     "timers": ("fire_timer", 360),
 }
 """Queues: the function that consumes each, and its visibility timeout in seconds, as in `template.yaml`."""

@@ -21,7 +21,7 @@ TABLE_NAME = "sessions"
 BUCKET_NAME = "perdure-bodies"
 SCHEDULE_GROUP = "perdure"
 SOCKET_ENDPOINT = f"https://socket.execute-api.{REGION}.amazonaws.com/live"
-QUEUES = ("run-model", "call-tool", "call-single-attempt-tool", "timers")
+QUEUES = ("run-model", "call-tool", "call-single-attempt-tool", "poll-tool-task", "cancel-tool-task", "timers")
 
 _PLACEHOLDER = re.compile(r"[:#]\w+")
 _EXPRESSIONS = ("UpdateExpression", "ConditionExpression", "KeyConditionExpression", "FilterExpression")
@@ -65,6 +65,8 @@ class AwsInProcess:
             "RUN_MODEL_QUEUE_URL": self.queue_urls["run-model"],
             "CALL_TOOL_QUEUE_URL": self.queue_urls["call-tool"],
             "CALL_SINGLE_ATTEMPT_TOOL_QUEUE_URL": self.queue_urls["call-single-attempt-tool"],
+            "POLL_TOOL_TASK_QUEUE_URL": self.queue_urls["poll-tool-task"],
+            "CANCEL_TOOL_TASK_QUEUE_URL": self.queue_urls["cancel-tool-task"],
             "TIMERS_QUEUE_URL": self.queue_urls["timers"],
             "TIMERS_QUEUE_ARN": self.queue_arns["timers"],
             "SCHEDULE_GROUP": self.schedule_group,
