@@ -5,13 +5,15 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from perdure import AgentDefinition, ToolContext, ToolPolicy, function_tool
 from perdure.agents.runner import AgentTurnContext, DeferredCall, ModelOutcome
-from perdure.core.history import ToolResultItem, UserItem
+from perdure.core.history import ModelItem, ToolResultItem, UserItem
 from perdure.core.usage import CallUsage
 from perdure.models.base import TextDelta
 from perdure.testing.fixtures import Stage, open_stage
-from tests.unit.steps.builders import an_agent
+from tests.unit.steps.builders import an_agent, failing
 
 
 @function_tool(effect="read")
@@ -91,6 +93,49 @@ async def test_what_a_framework_says_of_its_model_is_never_stored() -> None:
 
     assert "at node 2" in stored
     assert "secret" not in stored
+
+
+class Failing(Framework):
+    """Fails behind its tools, and has something to say of it later."""
+
+    def __init__(self, *, raises: bool = False) -> None:
+        super().__init__()
+        self._raises = raises
+
+    def unfinished_messages(self, run_state: dict[str, Any]) -> list[str]:
+        if self._raises:
+            raise KeyError("node")
+        return [f"I was {run_state['graph']}."]
+
+    async def run_model_step(self, agent: AgentDefinition, context: AgentTurnContext) -> ModelOutcome:
+        outcome = await super().run_model_step(agent, context)
+        if len(self.contexts) == 2:
+            raise failing("invalid", retryable=False, status=400)
+        return outcome
+
+
+@pytest.mark.parametrize("raises", [False, True])
+async def test_a_framework_has_its_say_of_a_turn_that_failed_before_the_note(raises: bool) -> None:
+    """Spec SESS-09."""
+    framework = Failing(raises=raises)
+    async with open_stage(an_agent(look, runner=framework)) as stage:
+        await a_turn(framework, stage)
+        await stage.send("And now?", delivery="interrupt_next")
+        await stage.run_all()
+
+        stored = str(await stage.entries())
+
+    *_, result, said, note, asked = ["", *framework.contexts[-1].history]
+    assert asked == UserItem(text="And now?")
+    assert isinstance(note, UserItem)
+    assert "look (succeeded), look (succeeded)" in note.text
+    if raises:
+        assert isinstance(said, ToolResultItem)
+    else:
+        assert isinstance(result, ToolResultItem)
+        assert said == ModelItem(text="I was at node 2.")
+    assert "I was at node 2" not in stored
+    assert [context.run_state for context in framework.contexts] == [None, {"graph": "at node 2"}, None]
 
 
 class OwnTools(Framework):

@@ -216,6 +216,7 @@ async def test_a_turn_that_is_being_stopped_and_one_that_was() -> None:
             "turn_count": 1,
             "interaction_mode": "chat",
             "version": 3,
+            "last_turn": {"turn_id": "turn-1", "outcome": "cancelled", "reason": "stopped"},
         }
         assert [m.get("status") for m in shown["messages"]] == [None, "interrupted"]
 

@@ -54,6 +54,33 @@ async def test_events_are_read_in_pages_without_gap_or_repetition() -> None:
             assert got == whole
 
 
+async def test_a_command_is_admitted_generated_runs_its_tool_and_completes_before_the_next_begins() -> None:
+    """Spec EVT-03."""
+    async with open_stage(a_desk()) as stage:
+        await stage.send("go")
+        await stage.run_all()
+        await stage.send("and then?")
+        await stage.approve("call-2-1")
+        await stage.run_all()
+
+        told = [e["type"] for e in (await page_of(stage))["events"] if e.get("turn_id") in (None, "turn-1")]
+
+    in_order = [
+        *("turn_started", "model_started", "model_finished"),
+        *("tool_call_deferred", "tool_call_deferred", "interrupt_raised", "tool_call_started", "tool_call_finished"),
+        *(
+            "message_queued",
+            "interrupt_resolved",
+            "tool_call_started",
+            "tool_call_finished",
+            "model_started",
+            "model_finished",
+        ),
+        "turn_completed",
+    ]
+    assert [kind for kind in told if kind != "usage_recorded"] == in_order
+
+
 async def test_every_events_cursor_stands_right_behind_it() -> None:
     async with open_stage(a_desk()) as stage:
         await stage.send("go")

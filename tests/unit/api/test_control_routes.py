@@ -323,7 +323,12 @@ async def test_a_key_gives_the_first_reply_again_and_refuses_other_content(
     await api.post(f"{SESSION}/inputs", {"text": "think"})
     await api.post(f"{SESSION}/inputs", {"text": "b", "message_id": "m-1"})
 
+    if path == "stop":
+        await api.post(f"{SESSION}/pause", {})  # so that no next turn begins when this one has ended
+
     first = await api.command(method, f"{SESSION}/{path}", body, key="k")
+    if path == "stop":
+        await api.until("s-1", "turn_cancelled")
     after_first = (await state(api))["version"]
     again = await api.command(method, f"{SESSION}/{path}", body, key="k")
 

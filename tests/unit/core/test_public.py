@@ -1,12 +1,15 @@
 """The public form of what the log and HEAD hold."""
 
 from datetime import timedelta
+from typing import Any
+
+import pytest
 
 from perdure.core.cursor import Cursor
 from perdure.core.head import Head
 from perdure.core.ids import content_hash
 from perdure.core.public import public_event, public_interrupts, public_state, public_summary, public_usage
-from tests.unit.core.builders import NOON, a_read, a_session, a_single_write, asked_for, text_part
+from tests.unit.core.builders import NOON, a_read, a_session, a_single_write, asked_for, deliver, text_part
 
 HOUR = timedelta(hours=1)
 
@@ -28,7 +31,35 @@ def test_the_state_of_a_session_at_rest() -> None:
         "turn_count": 1,
         "interaction_mode": "chat",
         "version": 2,
+        "last_turn": {"turn_id": "turn-1", "outcome": "completed"},
     }
+
+
+@pytest.mark.parametrize(
+    ("end", "shown"),
+    [
+        (lambda play: play.model_ends("truncated"), {"outcome": "failed", "reason": "truncated"}),
+        (
+            lambda play: play.model_ends("failed", error_code="timeout", error_message="late"),
+            {"outcome": "failed", "reason": "timeout"},
+        ),
+        (lambda play: (play.stop(), play.model_ends("aborted")), {"outcome": "cancelled", "reason": "stopped"}),
+        (lambda play: play.model_ends(stop_policy="enough"), {"outcome": "completed", "reason": "policy_stop"}),
+        (lambda play: (deliver(play, "no", "interrupt"), play.model_ends("aborted")), {"outcome": "interrupted"}),
+        (lambda play: (deliver(play, "no", "supersede"), play.model_ends("aborted")), {"outcome": "superseded"}),
+        (
+            lambda play: (play.model_asks(a_single_write(gated=True)), deliver(play, "no", "steer")),
+            {"outcome": "steered"},
+        ),
+    ],
+)
+def test_the_state_says_how_the_latest_turn_ended(end: Any, shown: dict[str, Any]) -> None:
+    # SESS-10
+    play = a_session()
+
+    end(play)
+
+    assert (public_state(play.head) or {})["last_turn"] == {"turn_id": "turn-1", **shown}
 
 
 def test_the_state_says_whom_a_turn_waits_for_since_when_and_until_when() -> None:

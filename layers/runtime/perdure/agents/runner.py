@@ -6,13 +6,13 @@ A runner never executes tools inside its model step: it hands the calls over, an
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from perdure.core.entries import FileRef
-from perdure.core.history import HistoryItem
+from perdure.core.history import HistoryItem, HistoryOptions
 from perdure.core.usage import NO_TOTALS, NO_USAGE, CallUsage, UsageTotals
 from perdure.models.base import ModelClient, ModelRequest, ReasoningDelta, StreamItem, TextDelta
 
@@ -143,6 +143,27 @@ class AgentFrameworkRunner(Protocol):
             ToolExecutionError: A failure that the model should see.
         """
         ...
+
+
+class RemembersUnfinished(Protocol):
+    """What a runner has beside `AgentFrameworkRunner` whose run state holds more than texts, calls and results."""
+
+    def unfinished_messages(self, run_state: JsonObject) -> Sequence[str]:
+        """Return what later prompts should say, as the agent's own words, of a turn that failed (spec SESS-09).
+
+        They stand behind the calls and results of the turn, before the note that lists what ran. Nothing of it is
+        stored, so the same state has to give the same texts. When it raises, the note stands alone.
+
+        Args:
+            run_state: The last one that this runner handed over in that turn.
+        """
+        ...
+
+
+def history_options(agent: AgentDefinition) -> HistoryOptions:
+    """Return how an agent's past is shown to its model, with what its runner adds."""
+    unfinished = getattr(agent.runner, RemembersUnfinished.unfinished_messages.__name__, None)
+    return agent.history if unfinished is None else replace(agent.history, unfinished=unfinished)
 
 
 @runtime_checkable

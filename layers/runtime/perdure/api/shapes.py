@@ -95,6 +95,14 @@ class Operation(BaseModel):
     first_since: datetime
 
 
+class LastTurn(BaseModel):
+    """How the latest turn that is over ended. `reason`: a limit, a policy, an error's code, `stopped`."""
+
+    turn_id: str
+    outcome: Literal["completed", "failed", "cancelled", "steered", "interrupted", "superseded", "abandoned"]
+    reason: str | None = None
+
+
 class Gates(BaseModel):
     """What keeps a session from going on by itself."""
 
@@ -122,6 +130,7 @@ class State(Gates):
         bool | None, Field(description="The turn ends at its next safe boundary, and the steered messages follow.")
     ] = None
     operation: Operation | None = None
+    last_turn: LastTurn | None = None
     last_turn_error: TurnError | None = None
     waiting_for: list[WaitingFor] | None = None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -68,12 +68,15 @@ class HistoryOptions:
         failed_evidence: Whether what a failed turn had of an answer is shown, marked as none (spec MODEL-25).
         tool_output_limit: As the agent has it: characters of a tool's output that are shown. None: all of them.
         reads_outputs: As the agent has it: its models have a tool to read what is not shown.
+        unfinished: Makes texts of the last run state of a turn that failed, which stand before the note behind it: a
+            runner's `unfinished_messages` (spec SESS-09). Pure; when it raises, the note stands alone.
     """
 
     interrupted_assistant: InterruptedAssistant = "marked"
     failed_evidence: bool = False
     tool_output_limit: int | None = None
     reads_outputs: bool = False
+    unfinished: Callable[[JsonObject], Sequence[str]] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

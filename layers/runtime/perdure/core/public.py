@@ -9,7 +9,7 @@ from perdure.core.codec import format_time
 from perdure.core.cursor import Cursor, StepProgress
 from perdure.core.entries import Entry, Event, Input, Message
 from perdure.core.fates import TURN_ENDS, TurnFate, fates_of
-from perdure.core.head import Call, Grant, Head, Interrupt, ModelStep, QueuedMessage
+from perdure.core.head import Call, ClosedTurn, Grant, Head, Interrupt, ModelStep, QueuedMessage
 from perdure.core.history import file_part
 from perdure.core.ids import content_hash
 from perdure.core.inbox import inbox_state
@@ -249,6 +249,8 @@ def public_state(head: Head, *, taken: bool = False) -> JsonObject | None:
         if head.turn.step is not None:
             state["operation"] = _operation(head.turn.step, taken=taken)
     state |= _gates(head)
+    if head.last_turn is not None:
+        state["last_turn"] = _last_turn(head.last_turn)
     if head.last_turn_error is not None:
         state["last_turn_error"] = {"code": head.last_turn_error.code, "message": head.last_turn_error.message}
     if waiting := _waiting_for(head):
@@ -256,6 +258,15 @@ def public_state(head: Head, *, taken: bool = False) -> JsonObject | None:
     if head.grants:
         state["grants"] = [_grant(each) for each in head.grants]
     return state
+
+
+def _last_turn(closed: ClosedTurn) -> JsonObject:
+    """Return how the latest turn that is over ended (spec SESS-10)."""
+    outcome, reason = closed.outcome, closed.reason
+    if reason in ("interrupted", "superseded", "abandoned"):
+        outcome, reason = reason, None
+    shown: JsonObject = {"turn_id": closed.turn_id, "outcome": outcome}
+    return shown if reason is None else shown | {"reason": reason}
 
 
 def _gates(head: Head) -> JsonObject:

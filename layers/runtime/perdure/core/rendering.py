@@ -49,6 +49,7 @@ class ShownTurn:
         self._notes: dict[str, str] = {}
         self._fate: TurnFate | None = None
         self._rehomed: set[tuple[str, str]] = set()
+        self._run_state: JsonObject | None = None
 
     def take_input(self, message: Message, accepted: Input | None) -> None:
         """Take a user's message at its place."""
@@ -78,6 +79,8 @@ class ShownTurn:
             if event.type == "interrupt_resolved" and event.payload.get("approved"):
                 if note := approval_note(event.payload):
                     self._notes[event.payload["interrupt_id"]] = note
+            elif event.type == "model_finished":
+                self._run_state = entry.run_state or self._run_state
             elif event.type in TURN_ENDS:
                 self._fate = fate_of(event, self._answers)
                 self._rehomed |= {(self.turn_id, message_id) for message_id in self._fate.rehomed}
@@ -98,6 +101,7 @@ class ShownTurn:
             decisions.append(
                 RecordDecision(message_id=message.message_id, turn_id=self.turn_id, decision=decision, reason=reason)
             )
+        items += self._unfinished(options)
         if note := self._ending_note(options):
             items.append(UserItem(text=note))
         return items, decisions
@@ -137,6 +141,16 @@ class ShownTurn:
         if not ran:
             return [], "left_out", "superseded"
         return [ModelItem(text="", calls=calls), *(self._result(call, outputs) for call in calls)], "cut", "superseded"
+
+    def _unfinished(self, options: HistoryOptions) -> list[HistoryItem]:
+        """Return what the agent's runner has to say of a turn that failed on its way (spec SESS-09)."""
+        failed = self._fate is not None and self._fate.ending == "turn_failed"
+        if not failed or self._run_state is None or options.unfinished is None:
+            return []
+        try:
+            return [ModelItem(text=text) for text in options.unfinished(self._run_state) if text]
+        except Exception:  # noqa: BLE001  a runner's fault may not keep every later turn from its prompt (MODEL-06)
+            return []
 
     def _ending_note(self, options: HistoryOptions) -> str | None:
         """Return the note behind a turn that ended without an answer; None for one that was answered or still runs."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from perdure.agents.definition import AgentDefinition
 from perdure.agents.reconnect import ReconnectPolicy
-from perdure.agents.runner import AgentFrameworkRunner, AgentTurnContext, ModelOutcome
+from perdure.agents.runner import AgentFrameworkRunner, AgentTurnContext, ModelOutcome, history_options
 from perdure.agents.stepwise import StepwiseRunner, requested_calls
 from perdure.core.commands import AttemptLost, ModelFinished, ModelWaits, Reconnect, Taker
 from perdure.core.expected import Dispatch, expected_dispatches
@@ -275,7 +275,7 @@ class _ModelCall:
 
     async def _context(self, agent: AgentDefinition) -> AgentTurnContext:
         attempt = self.attempt
-        transcript = await self._transcript(agent.history)
+        transcript = await self._transcript(history_options(agent))
         context = AgentTurnContext(
             tenant=attempt.key.tenant,
             session_id=attempt.key.session_id,
