@@ -7,7 +7,7 @@ import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 from pydantic import BaseModel
 
-from perdure.api import agent_shapes, event_shapes, result_shapes, shapes
+from perdure.api import agent_shapes, event_shapes, result_shapes, shapes, state_shapes
 from perdure.api.messages import json_bytes
 from perdure.api.openapi import document
 from perdure.api.payload_shapes import PAYLOADS
@@ -139,7 +139,7 @@ async def test_a_long_transcript_and_a_turn_that_is_being_stopped_fit_as_well(ap
     assert len(snapshot["messages"]) == 50
     assert "next_before" in snapshot
     fits(shapes.Snapshot, snapshot)
-    fits(shapes.State, stopping)
+    fits(state_shapes.State, stopping)
 
 
 async def test_events_have_types_that_the_document_names(api: Api) -> None:

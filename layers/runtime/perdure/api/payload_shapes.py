@@ -8,7 +8,8 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from perdure.api.bodies import Delivery
-from perdure.api.shapes import Cost, Figure, TurnError, Usage, Who
+from perdure.api.shapes import Cost, Figure, Usage, Who
+from perdure.api.state_shapes import TurnError
 
 
 class Done(BaseModel):
