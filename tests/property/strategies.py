@@ -31,7 +31,7 @@ usage_rows = st.lists(
     ),
     max_size=2,
 ).map(tuple)
-calls = st.builds(
+plain_calls = st.builds(
     RequestedCall,
     tool_name=st.sampled_from(["a", "b"]),
     effect=st.sampled_from(EFFECTS),
@@ -41,7 +41,35 @@ calls = st.builds(
     arguments_text=st.just("{"),
     approval_deadline=st.sampled_from([None, timedelta(minutes=1), timedelta(hours=2)]),
     settled=st.sampled_from(SETTLED),
+    lane=st.sampled_from([None, None, "lane"]),
+    reconciles=st.booleans(),
 )
+questions_of_the_model = st.builds(
+    RequestedCall,
+    tool_name=st.just("ask_user"),
+    effect=st.just("read"),
+    requires_approval=st.just(False),
+    arguments=st.sampled_from([{"question": "Which one?"}, {"question": "Which one?", "choices": ["a", "b"]}]),
+    approval_deadline=st.sampled_from([None, timedelta(minutes=1), timedelta(hours=2)]),
+    built_in=st.just(True),
+)
+durable_waits = st.builds(
+    RequestedCall,
+    tool_name=st.just("durable_wait"),
+    effect=st.just("read"),
+    requires_approval=st.just(False),
+    arguments=st.sampled_from([{"duration_seconds": 90}, {"duration_seconds": 7200, "reason": "a long build"}]),
+    built_in=st.just(True),
+)
+brought_calls = st.builds(
+    RequestedCall,
+    tool_name=st.just("provider_search"),
+    effect=st.sampled_from(EFFECTS),
+    requires_approval=st.just(False),
+    arguments=st.just({}),
+    brought=st.just(True),
+)
+calls = st.one_of(plain_calls, plain_calls, plain_calls, questions_of_the_model, durable_waits, brought_calls)
 call_lists = st.one_of(
     st.lists(calls, max_size=4),
     st.builds(lambda call, count: [call] * count, calls, st.sampled_from([9, 12, 64, 65, 70])),

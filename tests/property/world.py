@@ -14,14 +14,15 @@ from perdure.core.decision import Decision
 from perdure.core.entries import Entry
 from perdure.core.expected import awaited_steps, expected_timers, sweep_due_at
 from perdure.core.fates import TurnFate, fates_of
-from perdure.core.head import Head
+from perdure.core.head import Call, Head
 from perdure.core.history import HistoryItem, ModelItem, ToolResultItem, Transcript, UserItem, history, wire_ids
 from perdure.core.limits import MAX_HEAD_BYTES, MAX_PARALLEL_WRITES
 from perdure.core.public import inputs_of, public_calls, public_messages
 from perdure.core.size import head_bytes
 from perdure.core.usage import TOKEN_FIGURES, CallUsage, UsageTotals
+from perdure.core.wait_commands import EventArrived, ResultBrought, TaskCancelled, ToolAsked, ToolParked
 from perdure.errors import RequestError
-from tests.unit.core.builders import Play
+from tests.unit.core.builders import BOB, Play
 
 NO_FATE = TurnFate(ending="")
 
@@ -34,6 +35,9 @@ class World(Play):
         claimed: Attempts that a worker has claimed, as (step id, attempt).
         revoked: Attempts that were given up; nobody can claim them any more.
         bodies: How often the body of a call began, by call id; a read's begins with its claim.
+        asked: Of these, how often it then said that it had done nothing and wanted to ask, by call id.
+        parked: How often it left off to go on later, by call id.
+        gone: Attempts that were expected once and are no more.
     """
 
     def __init__(self) -> None:
@@ -42,6 +46,9 @@ class World(Play):
         self.claimed: set[tuple[str, int]] = set()
         self.revoked: set[tuple[str, int]] = set()
         self.bodies: Counter[str] = Counter()
+        self.asked: Counter[str] = Counter()
+        self.parked: Counter[str] = Counter()
+        self.gone: set[tuple[str, int]] = set()
         self.effects: dict[str, str] = {}
         self.call_turns: dict[str, str] = {}
         self.result_of: dict[str, dict[str, Any]] = {}
@@ -82,6 +89,7 @@ class World(Play):
                 before_it = old.turn.call(call.call_id) if old.turn else None
                 if call.started is not None and (before_it is None or before_it.started is None):
                     self.bodies[call.call_id] += 1
+        self._note_waits(command, old, decision)
         if isinstance(command, ToolStarted) and decision.reply["go"] and old.paused_at is not None:
             begun = old.turn.call(command.call_id) if old.turn else None
             assert begun is not None
@@ -89,6 +97,19 @@ class World(Play):
         if isinstance(command, ModelFinished) and decision.entry is not None:
             assert decision.entry.usage == command.usage
         return decision
+
+    def _note_waits(self, command: Command, old: Head, decision: Decision) -> None:
+        """Note which bodies ended without an end, and that no attempt is ever expected again."""
+        if isinstance(command, (ToolAsked, ToolParked)) and decision.entry is not None:
+            call = old.turn.call(command.call_id) if old.turn else None
+            assert call is not None
+            if isinstance(command, ToolAsked) and not call.parked:
+                self.asked[call.call_id] += 1
+            else:
+                self.parked[call.call_id] += 1
+        now = set(self.expected_attempts())
+        assert not now & self.gone, "an attempt is expected again, and nobody can claim it twice"
+        self.gone |= {(d.step_id, d.attempt) for d in awaited_steps(old)} - now
 
     def apply(self, command: Command) -> Decision:
         """Carry out a command that is not refused; the shortcuts of `Play` come through here."""
@@ -157,21 +178,49 @@ class World(Play):
 
     def one_step_to_the_end(self) -> None:
         """Have everybody do their part of what is expected now."""
-        if self.turn.step is not None:
+        if self.head.turn is None or not (self.turn.step or self.turn.open_calls):
+            waiting = self.head.cancellations[0]
+            self.do(TaskCancelled(step_id=waiting.step_id, attempt=waiting.attempt, done=True))
+        elif self.turn.step is not None:
             self.model_answers()
         elif self.pending:
-            self.now = max([self.now, *(t.due_at for t in expected_timers(self.head))])
-            timed = {timer.timer_id for timer in expected_timers(self.head)}
-            for interrupt_id in self.pending:
-                self.fires(interrupt_id) if interrupt_id in timed else self.approve(interrupt_id)
+            self._decide_all()
+        elif steps := [each for each in self.expected_attempts() if self.turn.call(each[0])]:
+            self._run_to_the_end(*steps[0])
         else:
-            step_id, attempt = self.expected_attempts()[0]
-            if (step_id, attempt) in self.claimed | self.revoked:
-                self.loses(step_id, claimed=(step_id, attempt) in self.claimed)
-                return
-            self.claimed.add((step_id, attempt))
-            if self.call(step_id).is_read or self.starts(step_id, owner="last"):
-                self.finishes(step_id)
+            self._end_a_wait()
+
+    def _decide_all(self) -> None:
+        self.now = max([self.now, *(t.due_at for t in expected_timers(self.head) if t.timer_id in self.pending)])
+        timed = {timer.timer_id for timer in expected_timers(self.head)}
+        kinds = {i.interrupt_id: i.kind for i in self.turn.interrupts}
+        for interrupt_id in self.pending:
+            if interrupt_id in timed:
+                self.fires(interrupt_id)
+            elif kinds[interrupt_id] == "approval":
+                self.approve(interrupt_id)
+            else:
+                self.answer(interrupt_id, "yes")
+
+    def _run_to_the_end(self, step_id: str, attempt: int) -> None:
+        if (step_id, attempt) in self.claimed | self.revoked:
+            self.loses(step_id, claimed=(step_id, attempt) in self.claimed)
+            return
+        self.claimed.add((step_id, attempt))
+        call = self.call(step_id)
+        if call.is_read or call.task is not None or self.starts(step_id, owner="last"):
+            self.finishes(step_id)
+
+    def _end_a_wait(self) -> None:
+        call = next(call for call in self.turn.open_calls if call.wait is not None)
+        assert call.wait is not None
+        if call.wait.until is not None:
+            self.now = max(self.now, call.wait.until)
+            self.fires(call.call_id)
+        elif call.wait.kind == "event":
+            self.apply(EventArrived(call_id=call.call_id, name=call.wait.name, actor=BOB))
+        else:
+            self.apply(ResultBrought(call_id=call.call_id, tool_name=call.tool_name, actor=BOB, output="ok"))
 
     # --- what holds at any time --------------------------------------------------------------------------------
 
@@ -222,38 +271,65 @@ class World(Play):
             gate_closed = head.paused_at is not None or head.hold is not None
             waiting = [message for message in head.inbox if not message.is_passive]
             assert gate_closed or not waiting, "a message waits and nothing will take it up"
-            assert not self.dispatches
+            assert {d.kind for d in self.dispatches} <= {"cancel_tool_task"}
             assert not any(message.delivery == "inject" for message in head.inbox)
             return
         turn = head.turn
         open_ids = {call.call_id for call in turn.open_calls}
-        asked = {call.call_id for call in turn.open_calls if call.status == "awaiting_approval"}
-        going_on = awaited_steps(head)
+        asked = {call.call_id for call in turn.open_calls if call.status in ("awaiting_approval", "awaiting_answer")}
+        going_on = [step for step in awaited_steps(head) if step.kind != "cancel_tool_task"]
         gate_closed = head.paused_at is not None and turn.stop is None
-        assert self.dispatches == (() if gate_closed else going_on)
+        assert [step for step in self.dispatches if step.kind != "cancel_tool_task"] == ([] if gate_closed else going_on)
+        assert len(head.cancellations) == sum(step.kind == "cancel_tool_task" for step in self.dispatches)
         assert not (turn.step and open_ids), "a model step runs beside calls"
         assert turn.step or open_ids, "the turn is stuck"
         assert asked == {interrupt.call_id for interrupt in turn.interrupts}
         assert len(turn.interrupts) == len(asked)
         assert not turn.interrupts or turn.interrupts[0].raised_at is not None, "nobody was asked"
-        unbegun = head.paused_at is not None and any(c.status == "approved" for c in turn.open_calls)
-        assert going_on or asked or unbegun, "HEAD names neither a step nor a person"
         assert not self.dispatches or sweep_due_at(head) is not None
         if turn.steer and turn.stop is None:
-            assert turn.step or all(call.started or (call.is_read and call.is_ready) for call in turn.open_calls)
+            begun = [c.started or c.task or c.parked or c.wait or (c.is_read and c.is_ready) for c in turn.open_calls]
+            assert turn.step or all(begun), "a turn that gives way waits for the unstarted"
+            assert not any(call.built_in for call in turn.open_calls)
         if turn.stop is not None:
-            assert turn.step or all(call.started for call in turn.open_calls), "a stopped turn waits for the unstarted"
-        writes = [d for d in going_on if d.step_id in open_ids and self.effects[d.step_id] != "read"]
+            runs = [c.is_ready and c.task is None and (c.started or c.parked) for c in turn.open_calls]
+            assert turn.step or all(runs), "a stopped turn waits for what nobody runs"
+        writes = [d for d in going_on if d.kind.startswith("call_") and self.effects[d.step_id] != "read"]
         assert len(writes) <= MAX_PARALLEL_WRITES
-        running = [call for call in turn.open_calls if call.started is not None]
+        running = [c for c in turn.open_calls if c.status == "approved" and c.started_attempt == c.attempt]
         assert {call.call_id for call in running} <= {d.step_id for d in going_on}
+        lanes = [call.lane for call in turn.calls if call.holds_lane]
+        assert len(lanes) == len(set(lanes)), "two calls of one lane run side by side"
+        for call in turn.calls:
+            self._check_waker(call)
+
+    def _check_waker(self, call: Call) -> None:
+        """Check that an open call names who goes on with it, and a final one nobody and nothing."""
+        turn = self.turn
+        if call.is_final:
+            assert (call.wait, call.task, call.records, call.arrived, call.ready_at) == (None, None, (), (), None)
+            return
+        asks = call.status in ("awaiting_approval", "awaiting_answer")
+        assert call.is_ready + asks + (call.wait is not None) <= 1, "two things would go on with a call"
+        if call.wait is not None:
+            timed = any(t.timer_id == call.call_id for t in expected_timers(self.head))
+            assert timed == (call.wait.until is not None)
+            assert timed or call.wait.kind in ("event", "result"), "no time, and nothing that may come"
+            kinds = {"timer": "waiting_for_timer", "task": "waiting_for_task"}
+            assert call.status == kinds.get(call.wait.kind, "waiting_for_event")
+        elif not call.is_ready and not asks:
+            assert call.status == "approved", "nothing will ever go on with a call"
+            full = sum(other.holds_a_place for other in turn.calls) >= MAX_PARALLEL_WRITES and not call.is_read
+            in_line = any(other.holds_lane for other in turn.calls if other.lane == call.lane and other is not call)
+            assert self.head.paused_at is not None or full or in_line, "a call could run, and is not made ready"
 
     def _check_calls(self) -> None:
         for call_id, began in self.bodies.items():
+            acted = began - self.asked[call_id]
             if self.effects[call_id] in ("non_idempotent_write", "unclassified"):
-                assert began <= 1, "a call that runs once began twice"
+                assert acted - self.parked[call_id] <= 1, "a call that runs once began twice"
             result = self.result_of.get(call_id)
-            if result is None or not began:
+            if result is None or not acted:
                 continue
             assert not result["output"].startswith(texts.DID_NOT_RUN)
             if self.effects[call_id] != "read":

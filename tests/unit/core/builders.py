@@ -104,6 +104,9 @@ class Play:
     def reject(self, interrupt_id: str, message: str | None = None, **changes: Any) -> Decision:
         return self.approve(interrupt_id, approved=False, message=message, **changes)
 
+    def answer(self, interrupt_id: str, answer: str, **changes: Any) -> Decision:
+        return self.approve(interrupt_id, approved=None, answer=answer, **changes)
+
     def stop(self, **changes: Any) -> Decision:
         return self.apply(replace(StopTurn(actor=ALICE), **changes))
 

@@ -59,6 +59,16 @@ def ask_for_tool(draft: Draft, call: Call, question: Question, continuation: Any
         claimed_by=None,
         claimed_until=None,
     )
-    if call.task is None and not call.parked:
-        asking = replace(asking, started=None, started_attempt=0)
     ask(draft, asking, interrupt_id, question)
+
+
+def before_effect(call: Call) -> Call:
+    """Return a call whose attempt said that it has done nothing yet, because it asks first.
+
+    That is taken back by what it recorded, and it tells nothing of an earlier attempt that was lost.
+    """
+    if call.parked:
+        return call
+    if call.attempt - call.spared == 1:
+        return replace(call, started=None, started_attempt=0)
+    return replace(call, parked=True)

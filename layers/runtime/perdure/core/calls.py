@@ -66,15 +66,16 @@ def make_ready(draft: Draft) -> None:
         return
     calls = draft.turn.calls
     free = MAX_PARALLEL_WRITES - sum(1 for call in calls if call.holds_a_place)
-    taken = {call.lane for call in calls if call.lane is not None and call.ready_at is not None}
+    holders = {call.lane: call.call_id for call in calls if call.holds_lane}
     made_ready = []
     for call in calls:
         waits = call.status == "approved" and call.ready_at is None
-        if waits and (call.is_read or free > 0) and call.lane not in taken:
+        in_line = holders.get(call.lane, call.call_id) != call.call_id
+        if waits and (call.is_read or free > 0) and not in_line:
             free -= 0 if call.is_read else 1
             call = replace(call, ready_at=draft.now, first_attempt_at=draft.now)
             if call.lane is not None:
-                taken.add(call.lane)
+                holders[call.lane] = call.call_id
         made_ready.append(call)
     draft.set_turn(replace(draft.turn, calls=tuple(made_ready)))
 
@@ -151,7 +152,7 @@ def withdraw_calls(draft: Draft, *, reason: str) -> None:
     """
     stopped = reason == "turn_cancelled"
     for call in draft.turn.open_calls:
-        if call.task is not None or call.parked:
+        if call.has_begun_and_waits:
             runs = call.status == "approved" and call.ready_at is not None and not call.is_read
             if stopped and not runs:
                 _abandon(draft, call, reason)
@@ -184,6 +185,14 @@ def _abandon(draft: Draft, call: Call, reason: str) -> None:
         settle_call(draft, call, "outcome_unknown", texts.OUTCOME_UNKNOWN, reason=reason)
 
 
+def end_of_stopped(draft: Draft, call: Call) -> None:
+    """End a call of a stopped turn that would go on later: of a write nobody knows what it has done."""
+    if call.is_read:
+        settle_call(draft, call, "rejected", texts.STOPPED_BEFORE_START, reason="turn_cancelled")
+    else:
+        settle_call(draft, call, "outcome_unknown", texts.OUTCOME_UNKNOWN, reason="turn_cancelled")
+
+
 def ask_to_cancel(draft: Draft, call: Call) -> None:
     """Have a call's remote work asked to stop; nobody waits for it."""
     assert call.task is not None, "it has remote work"
@@ -192,6 +201,7 @@ def ask_to_cancel(draft: Draft, call: Call) -> None:
         call_id=call.call_id,
         turn_id=draft.turn.turn_id,
         tool_name=call.tool_name,
+        agent=draft.head.agent,
         task_version=call.task.started_version or call.task.version,
         attempt=1,
         ready_at=draft.now,

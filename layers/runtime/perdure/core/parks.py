@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perdure.core import texts
-from perdure.core.calls import await_again, settle_call, told_of_start
+from perdure.core.calls import await_again, end_of_stopped, settle_call, told_of_start
 from perdure.core.codec import format_time
 from perdure.core.decision import Decision, Draft
 from perdure.core.head import Call, Wait
@@ -46,12 +46,11 @@ def on_tool_parked(draft: Draft, command: ToolParked) -> Decision:
         return Decision.unchanged(draft.head)
     told_of_start(draft, call, command.started_at)
     if draft.turn.stop is not None:
-        _end_of_stopped(draft, call)
+        end_of_stopped(draft, call)
     elif command.event and command.name in call.arrived:
         draft.set_turn(draft.turn.with_call(await_again(replace(call, parked=True))))
     elif len(call.records) >= MAX_RECORDS:
-        text = f"the tool recorded more than {MAX_RECORDS} facts, the most that one call may have"
-        settle_call(draft, call, "failed" if call.is_read else "outcome_unknown", text)
+        settle_call(draft, call, "failed" if call.is_read else "outcome_unknown", texts.TOO_MANY_FACTS)
     else:
         until = draft.now + command.sleep if command.sleep is not None else None
         kind = "event" if command.event else "timer"
@@ -90,13 +89,14 @@ def on_event_arrived(draft: Draft, command: EventArrived) -> Decision:
     """
     call = _of_turn(draft, command.call_id)
     takes_events = not (call.is_final or call.built_in or call.task is not None or _waits_for_result(call))
-    if not takes_events or command.name in call.arrived or len(call.records) >= MAX_RECORDS:
+    awaited = call.wait is not None and call.wait.kind == "event" and call.wait.name == command.name
+    is_full = len(call.records) >= MAX_RECORDS and not awaited
+    if not takes_events or command.name in call.arrived or is_full:
         raise RequestConflictError(
             f"call {command.call_id!r} waits for no event {command.name!r} (any more)", code="not_pending"
         )
     told = draft.remember(call, "event", {"value": command.value}, name=command.name)
     told = replace(told, arrived=(*told.arrived, command.name))
-    awaited = call.wait is not None and call.wait.name == command.name
     draft.set_turn(draft.turn.with_call(await_again(told) if awaited else told))
     payload = {
         "tool_call_id": call.call_id,
@@ -141,10 +141,3 @@ def _running(draft: Draft, call_id: str, attempt: int) -> Call | None:
     call = draft.head.turn.call(call_id) if draft.head.turn else None
     runs = call is not None and call.is_ready and call.task is None and call.attempt == attempt
     return call if runs else None
-
-
-def _end_of_stopped(draft: Draft, call: Call) -> None:
-    if call.is_read:
-        settle_call(draft, call, "rejected", texts.STOPPED_BEFORE_START, reason="turn_cancelled")
-    else:
-        settle_call(draft, call, "outcome_unknown", texts.OUTCOME_UNKNOWN, reason="turn_cancelled")

@@ -8,12 +8,13 @@ from typing import Any
 
 from perdure.core import texts
 from perdure.core.approvals import raise_approvals
-from perdure.core.asking import ask, ask_for_tool
-from perdure.core.calls import await_again, settle_call, told_of_start
+from perdure.core.asking import ask, ask_for_tool, before_effect
+from perdure.core.calls import await_again, end_of_stopped, settle_call, told_of_start
 from perdure.core.commands import RequestedCall, ResolveInterrupt, SendInput
 from perdure.core.decision import Decision, Draft
 from perdure.core.entries import Actor
 from perdure.core.head import Call, Head, Interrupt
+from perdure.core.limits import MAX_RECORDS
 from perdure.core.tasks import look_now
 from perdure.core.turns import join_calls
 from perdure.core.values import replace
@@ -47,11 +48,14 @@ def on_tool_asked(draft: Draft, command: ToolAsked) -> Decision:
     if call is None or not call.is_ready or call.attempt != command.attempt:
         return Decision.unchanged(draft.head)
     told_of_start(draft, call, command.started_at)
+    call = before_effect(call)
     ending = "turn_cancelled" if draft.turn.stop is not None else "steered" if draft.turn.steer else None
     if ending is not None and not call.parked:
         settle_call(draft, call, "rejected", texts.withdrawn("awaiting_answer", ending), reason=ending)
     elif ending == "turn_cancelled":
-        settle_call(draft, call, "outcome_unknown", texts.OUTCOME_UNKNOWN, reason=ending)
+        end_of_stopped(draft, call)
+    elif len(call.records) + 2 > MAX_RECORDS:  # the question and its answer
+        settle_call(draft, call, "failed" if call.is_read or not call.parked else "outcome_unknown", texts.TOO_MANY_FACTS)
     else:
         ask_for_tool(draft, call, command.question, command.continuation)
     join_calls(draft)
@@ -88,7 +92,7 @@ def decide_question(draft: Draft, interrupt: Interrupt, call: Call, command: Res
     Raises:
         InvalidRequestError: It was approved; a question is answered, or declined by `approved: false`.
     """
-    if command.approved or command.arguments is not None:
+    if command.approved or command.arguments is not None or (command.approved is None and command.answer is None):
         raise InvalidRequestError(
             f"interrupt {interrupt.interrupt_id!r} is a question: send `answer`, or `approved: false` to decline it"
         )
@@ -136,7 +140,10 @@ def _resolve(
         settle_call(draft, call, "succeeded", answered_output(answer or "", message))
     else:
         text = texts.QUESTION_DEADLINE_PASSED if status == "deadline_passed" else message or texts.DECLINED
-        settle_call(draft, call, "rejected", text, reason=status)
+        if call.parked and not call.is_read:
+            settle_call(draft, call, "outcome_unknown", f"{text}\n\n{texts.PARTLY_DONE}", reason=status)
+        else:
+            settle_call(draft, call, "rejected", text, reason=status)
 
 
 def answered_output(answer: str, message: str | None = None) -> str:

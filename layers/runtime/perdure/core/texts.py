@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from perdure.core.limits import MAX_RECORDS
+
 DENIED = "Tool call denied by user."
 DENIED_DEFAULT = f"{DENIED} A person declined it, so do not repeat this call unchanged."
 DENIED_BEFORE = f"{DENIED} A person already declined this very call in this turn; it was not asked again."
@@ -22,6 +24,8 @@ TASK_ABANDONED = (
     "The outcome of this tool call is unknown: its task was started, and the user stopped this turn before it ended. "
     "It may go on and take effect."
 )
+PARTLY_DONE = "This tool call had begun before it asked. What it had done by then stays done."
+TOO_MANY_FACTS = f"the tool asked, waited and recorded more than {MAX_RECORDS} times, the most that one call may"
 NO_POLLER = "the tool started a task, and nothing in this deployment can look after it"
 BLOCKED_BY_MODE = (
     "The tool call was not run: this session's approval mode {mode!r} does not allow it. No person was asked."

@@ -86,7 +86,8 @@ def try_again_or_give_up(draft: Draft, call: Call, detail: str, *, at_once: bool
         at_once: Nothing is wrong with the tool, its worker died: what follows need not wait.
     """
     stopping = draft.turn.stop is not None
-    ran_once = call.runs_once and call.started is not None and call.task is None  # looks only read
+    # An attempt that asked or parked has ended well, and looks only read.
+    ran_once = call.runs_once and call.started_attempt == call.attempt and call.task is None
     if not stopping and not ran_once and may_try_again(draft, call.attempt - call.spared, call):
         draft.event("attempt_reset", {"reason": detail}, step=call.call_id, attempt=call.attempt)
         delay = TOOL_RETRY_DELAYS[min(call.attempt - call.spared, len(TOOL_RETRY_DELAYS)) - 1]

@@ -6,6 +6,7 @@ import json
 from datetime import datetime, timedelta
 from typing import Any
 
+from perdure.core.approvals import raise_approvals
 from perdure.core.calls import ask_to_cancel, await_again, settle_call, withdraw_interrupt
 from perdure.core.codec import format_time
 from perdure.core.commands import RequestedCall
@@ -66,8 +67,9 @@ def end_wait(draft: Draft, call: Call, details: JsonObject, *, skipped: bool) ->
     elif wait.kind == "task":
         look_now(draft, call)
     elif wait.kind == "event":
-        fact = draft.remember(call, "event", {"timed_out": True}, name=wait.name)
-        draft.set_turn(draft.turn.with_call(await_again(fact)))
+        late = draft.remember(call, "event", {"timed_out": True}, name=wait.name)
+        # It is over for good: an event that comes after all would change what the next run of the tool sees.
+        draft.set_turn(draft.turn.with_call(await_again(replace(late, arrived=(*late.arrived, wait.name)))))
     else:
         fact = draft.remember(call, "sleep", {"skipped": skipped}, name=wait.name)
         draft.set_turn(draft.turn.with_call(await_again(fact)))
@@ -107,9 +109,11 @@ def on_change_wait(draft: Draft, command: ChangeWait) -> Decision:
     Raises:
         NotFoundError: `wait_not_found`.
         InvalidRequestError: It would be more than 365 days away, or have no end.
-        RequestConflictError: `deadline_passed`: the deadline is over, and its timer is on its way.
+        RequestConflictError: `deadline_passed`: the deadline is over, and its timer is on its way. `not_pending`: it
+            waits for a result, which has no time.
     """
     check_distance(draft.now, command.until)
+    until = max(command.until, draft.now) if command.until is not None else None
     interrupt = _pending(draft, command.wait_id)
     schedule = schedule_of(draft.head, command.wait_id)
     if schedule is not None:
@@ -119,17 +123,22 @@ def on_change_wait(draft: Draft, command: ChangeWait) -> Decision:
     elif interrupt is not None:
         if interrupt.deadline is not None and draft.now >= interrupt.deadline:
             raise RequestConflictError(f"the deadline of {command.wait_id!r} has passed", code="deadline_passed")
-        moved = replace(interrupt, deadline=command.until, fence=draft.version, asked_version=interrupt.raised_version)
+        moved = replace(interrupt, deadline=until, fence=draft.version, asked_version=interrupt.raised_version)
         _replace_interrupt(draft, interrupt, moved)
     else:
         call = _waiting(draft, command.wait_id)
         assert call.wait is not None, "it waits"
-        if command.until is None and call.wait.kind != "event":
+        if call.wait.kind == "result":
+            raise RequestConflictError(
+                f"{command.wait_id!r} waits for a result, not for a time: bring it, or cancel the wait",
+                code="not_pending",
+            )
+        if until is None and call.wait.kind != "event":
             raise InvalidRequestError(f"{command.wait_id!r} needs a time: send `until`")
-        changed = replace(call.wait, until=command.until, fence=draft.version)
+        changed = replace(call.wait, until=until, fence=draft.version)
         draft.set_turn(draft.turn.with_call(replace(call, wait=changed)))
-    until = format_time(command.until) if command.until else None
-    draft.event("wait.changed", {"wait_id": command.wait_id, "until": until, "actor": _by(command.actor)})
+    told = {"wait_id": command.wait_id, "until": format_time(until) if until else None, "actor": _by(command.actor)}
+    draft.event("wait.changed", told)
     return draft.decision({"result": "recorded"}, command.receipts)
 
 
@@ -148,11 +157,12 @@ def on_cancel_wait(draft: Draft, command: CancelWait) -> Decision:
     if call is None or (call.wait is None and (call.task is None or call.is_final)):
         raise NotFoundError(f"nothing with the id {command.wait_id!r} waits", code="wait_not_found")
     draft.event("wait.cancelled", {"tool_call_id": call.call_id, "actor": _by(command.actor)})
+    withdraw_interrupt(draft, call, "cancelled")
     if call.task is not None and call.task.kind == "task":
         ask_to_cancel(draft, call)
-    withdraw_interrupt(draft, call, "cancelled")
-    unknown = (call.task is not None or call.parked) and not call.is_read
+    unknown = call.has_begun_and_waits and not call.is_read
     settle_call(draft, call, "outcome_unknown" if unknown else "rejected", CANCELLED, reason="cancelled")
+    raise_approvals(draft, one_by_one=True)
     join_calls(draft)
     return draft.decision({"result": "recorded"}, command.receipts)
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from perdure.core import texts
 from perdure.core.entries import Entry
-from perdure.core.expected import awaited_steps, expected_dispatches, sweep_due_at
+from perdure.core.expected import expected_dispatches, expected_timers, sweep_due_at
 from perdure.core.fates import TURN_ENDS, fates_of
-from perdure.core.head import WRITES_ONCE, Head
+from perdure.core.head import WRITES_ONCE, Call, Head
 from perdure.core.limits import MAX_PARALLEL_WRITES
 from perdure.core.usage import UsageTotals
 from perdure.testing.simulation.ending import UNKNOWN, Ending
@@ -40,22 +40,36 @@ def check_head(old: Head, new: Head) -> None:
         closed = new.paused_at is not None or new.hold is not None
         waiting = [message for message in new.inbox if not message.is_passive]
         check(closed or not waiting, "a message waits in the inbox and no turn will take it")
-        check(not expected_dispatches(new), "a step is expected of no turn")
+        steps = [step for step in expected_dispatches(new) if step.kind != "cancel_tool_task"]
+        check(not steps, "a step is expected of no turn")
         return
-    asked = {call.call_id for call in turn.open_calls if call.status == "awaiting_approval"}
+    asked = {call.call_id for call in turn.open_calls if call.status in ("awaiting_approval", "awaiting_answer")}
     check(not (turn.step and turn.open_calls), "a model step is expected beside open calls")
     check(turn.step or turn.open_calls, "the turn has neither a step nor a call")
-    check(asked == {i.call_id for i in turn.interrupts}, "approvals and interrupts differ")
-    check(awaited_steps(new) or asked or new.paused_at, "HEAD names neither a step nor a person")
+    check(asked == {i.call_id for i in turn.interrupts}, "who is asked and the interrupts differ")
+    for call in turn.open_calls:
+        _check_waker(new, call)
     expected = expected_dispatches(new)
     check(not expected or sweep_due_at(new) is not None, "the sweep would never look at this session")
-    writes = [call for call in turn.open_calls if call.is_ready and not call.is_read]
+    writes = [call for call in turn.open_calls if call.holds_a_place]
     check(len(writes) <= MAX_PARALLEL_WRITES, f"{len(writes)} writes run side by side")
     for call in turn.calls:
         before = old.turn.call(call.call_id) if old.turn else None
         if before is not None:
-            check(not before.started or call.started, f"{call.call_id} lost its start")
+            asks = call.is_final or call.status == "awaiting_answer"  # it said that it did nothing
+            check(not before.started or call.started or asks, f"{call.call_id} lost its start")
             check(not before.is_final or before.status == call.status, f"{call.call_id} changed its final status")
+
+
+def _check_waker(head: Head, call: Call) -> None:
+    """Check that HEAD says who goes on with an open call: a worker, a person, a time, or what trusted code brings."""
+    asks = call.status in ("awaiting_approval", "awaiting_answer")
+    check(call.is_ready + asks + (call.wait is not None) <= 1, f"two things would go on with {call.call_id}")
+    if call.wait is not None:
+        timed = any(timer.timer_id == call.call_id for timer in expected_timers(head))
+        check(timed or call.wait.kind in ("event", "result"), f"nothing will ever end the wait of {call.call_id}")
+    elif not call.is_ready and not asks:
+        check(call.status == "approved", f"{call.call_id} is {call.status}, and nobody goes on with it")
 
 
 def check_log(head: Head, entries: Sequence[Entry]) -> None:
@@ -105,6 +119,7 @@ def _check_calls(entries: Sequence[Entry]) -> None:
     asked: dict[str, str] = {}
     answered: set[str] = set()
     started: set[str] = set()
+    left_off: set[str] = set()
     effects: dict[str, str] = {}
     for entry in entries:
         for message in entry.messages:
@@ -123,8 +138,12 @@ def _check_calls(entries: Sequence[Entry]) -> None:
             elif event.type == "tool_call_started":
                 call_id = event.payload["tool_call_id"]
                 once = effects[call_id] in WRITES_ONCE
-                check(not (once and call_id in started), f"{call_id} runs once and was started twice")
+                again = once and call_id in started and call_id not in left_off
+                check(not again, f"{call_id} runs once and was started twice")
                 started.add(call_id)
+                left_off.discard(call_id)
+            elif entry.kind in ("tool_asked", "tool_parked") and "tool_call_id" in event.payload:
+                left_off.add(event.payload["tool_call_id"])
             elif event.type in TURN_ENDS:
                 check(event.turn_id not in closed, f"{event.turn_id} was closed twice")
                 open_calls = {call_id for call_id, turn in asked.items() if turn == event.turn_id} - answered
@@ -143,9 +162,10 @@ def check_books(ending: Ending, world: World) -> None:
     outputs = {line.call: line.text for line in ending.transcript if line.role == "tool"}
     for call_id, number in ending.call_ids.items():
         tool, effect, status = ending.calls[number]
-        began, effects = world.began[call_id], world.effects[call_id]
+        began, effects = world.began[call_id] - world.asked[call_id], world.effects[call_id]
         once = effect in WRITES_ONCE
-        check(not (once and began > 1), f"{tool} runs once, and its body began {began} times")
+        again = began - world.parked[call_id] > 1
+        check(not (once and again), f"{tool} runs once, and its body began {began} times")
         check(len(world.keys.get(call_id, ())) <= 1, f"{tool} got different idempotency keys")
         check(status != UNKNOWN or once, f"{tool} may run again, and its outcome is said to be unknown")
         if status == "succeeded":

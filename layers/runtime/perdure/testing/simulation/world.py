@@ -21,6 +21,8 @@ class World:
     Attributes:
         clock: The run's virtual time.
         began: How often a body began, by tool call.
+        asked: Of these, how often it then only asked a person, having done nothing.
+        parked: Of these, how often it then left off, to go on later.
         attempts: The same by tool call and attempt: an attempt is claimed once, so it begins once.
         effects: How often a body took effect, by tool call. It did so once per idempotency key, however often it ran,
             only if it is an idempotent write.
@@ -33,6 +35,8 @@ class World:
     point: Place
     reach: Place
     began: Counter[str] = field(default_factory=Counter)
+    asked: Counter[str] = field(default_factory=Counter)
+    parked: Counter[str] = field(default_factory=Counter)
     attempts: Counter[tuple[str, int]] = field(default_factory=Counter)
     effects: Counter[str] = field(default_factory=Counter)
     keys: dict[str, set[str]] = field(default_factory=dict)
