@@ -221,7 +221,8 @@ class Walk:
         if of := self._running(looks=self.dice.random() < 0.3):
             outcome = self.dice.choice(["succeeded", "failed", "error", "error"])
             ended = ToolFinished(**of, started_at=self.world.now, outcome=outcome, output="out")  # type: ignore[arg-type]
-            self._do(self.dice.choice([ended, ToolsFinished(outcomes=(ended,))]))
+            alone = self.dice.random() < 0.5
+            self._do(ended if alone else ToolsFinished(outcomes=(ended,)))
 
     def _question(self) -> Question:
         return Question(question="Really?", deadline=self.dice.choice(DEADLINES), free_text=self.dice.random() < 0.5)
@@ -308,16 +309,13 @@ class Walk:
         wait_id = self.dice.choice(ids)
         minutes = self.dice.choice([None, -5, 1, 300])
         until = None if minutes is None else self.world.now + timedelta(minutes=minutes)
-        self._do(
-            self.dice.choice(
-                [
-                    SkipWait(wait_id=wait_id, actor=BOB, details={"reason": "a build"}),
-                    ChangeWait(wait_id=wait_id, until=until, actor=BOB),
-                    ChangeWait(wait_id=wait_id, until=until, actor=BOB),
-                    CancelWait(wait_id=wait_id, actor=BOB),
-                ]
-            )
-        )
+        commands: list[Command] = [
+            SkipWait(wait_id=wait_id, actor=BOB, details={"reason": "a build"}),
+            ChangeWait(wait_id=wait_id, until=until, actor=BOB),
+            ChangeWait(wait_id=wait_id, until=until, actor=BOB),
+            CancelWait(wait_id=wait_id, actor=BOB),
+        ]
+        self._do(self.dice.choice(commands))
 
     def pause(self) -> None:
         if self.world.head.exists:

@@ -279,7 +279,9 @@ class World(Play):
         asked = {call.call_id for call in turn.open_calls if call.status in ("awaiting_approval", "awaiting_answer")}
         going_on = [step for step in awaited_steps(head) if step.kind != "cancel_tool_task"]
         gate_closed = head.paused_at is not None and turn.stop is None
-        assert [step for step in self.dispatches if step.kind != "cancel_tool_task"] == ([] if gate_closed else going_on)
+        assert [step for step in self.dispatches if step.kind != "cancel_tool_task"] == (
+            [] if gate_closed else going_on
+        )
         assert len(head.cancellations) == sum(step.kind == "cancel_tool_task" for step in self.dispatches)
         assert not (turn.step and open_ids), "a model step runs beside calls"
         assert turn.step or open_ids, "the turn is stuck"

@@ -201,7 +201,6 @@ def ask_to_cancel(draft: Draft, call: Call) -> None:
         call_id=call.call_id,
         turn_id=draft.turn.turn_id,
         tool_name=call.tool_name,
-        agent=draft.head.agent,
         task_version=call.task.started_version or call.task.version,
         attempt=1,
         ready_at=draft.now,

@@ -124,13 +124,13 @@ class Call:
 
     @property
     def holds_lane(self) -> bool:
-        """Whether the others of its lane wait for it: from its start to its end, its sleeps and remote work included."""
+        """Whether the others of its lane wait for it: from start to end, its sleeps and remote work included."""
         begun = self.ready_at is not None or self.task is not None or self.parked
         return self.lane is not None and begun and not self.is_final
 
     @property
     def has_begun_and_waits(self) -> bool:
-        """Whether it may take effect though no worker of ours is at it: remote work, a provider's, between two parts."""
+        """Whether it may take effect though no worker of ours is at it: remote, at its provider, between two parts."""
         return self.task is not None or self.parked or (self.wait is not None and self.wait.kind == "result")
 
     @property
@@ -203,7 +203,6 @@ class Cancellation:
 
     Attributes:
         task_version: The entry that holds the work's handle.
-        agent: Whose tool started it; the session's may be another by now.
         not_before: The expected attempt's earliest start; None: at once.
     """
 
@@ -216,4 +215,3 @@ class Cancellation:
     ready_at: datetime
     first_attempt_at: datetime
     not_before: datetime | None = None
-    agent: str | None = None

@@ -55,7 +55,9 @@ def on_tool_asked(draft: Draft, command: ToolAsked) -> Decision:
     elif ending == "turn_cancelled":
         end_of_stopped(draft, call)
     elif len(call.records) + 2 > MAX_RECORDS:  # the question and its answer
-        settle_call(draft, call, "failed" if call.is_read or not call.parked else "outcome_unknown", texts.TOO_MANY_FACTS)
+        settle_call(
+            draft, call, "failed" if call.is_read or not call.parked else "outcome_unknown", texts.TOO_MANY_FACTS
+        )
     else:
         ask_for_tool(draft, call, command.question, command.continuation)
     join_calls(draft)
