@@ -68,6 +68,16 @@ class InlineLoop(VirtualLoop):
     def __init__(self, clock: LoopClock) -> None:
         super().__init__(clock, InlineExecutor())
 
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Tell of what nobody waited for, but not of tasks that died with their process.
+
+        Tasks are told of when they are collected, which may be while something is compiled, and CPython 3.11 can't
+        write a traceback then ("AST constructor recursion depth mismatch").
+        """
+        error = context.get("exception")
+        if error is None or isinstance(error, Exception):
+            super().call_exception_handler(context)
+
     def _new_selector(self) -> selectors.BaseSelector:
         return _NothingOutside(self._clock)
 
