@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from perdure.access import check_access
@@ -11,11 +12,12 @@ from perdure.agents.built_ins import BuiltInTool
 from perdure.agents.calls import changed_arguments
 from perdure.agents.inbox import RawInput
 from perdure.agents.tools import FunctionTool
-from perdure.checks import Caller, check_text, check_unicode, claims, session_key
+from perdure.checks import Caller, check_text, check_unicode, claims, json_bytes, session_key
 from perdure.core.codec import encode
-from perdure.core.commands import ResolveInterrupt, SendInput
+from perdure.core.commands import GrantScope, ResolveInterrupt, SendInput
 from perdure.core.cursor import Cursor
 from perdure.core.entries import Entry
+from perdure.core.grants import scope_match
 from perdure.core.head import Head, Interrupt
 from perdure.core.ids import content_hash, version_of
 from perdure.core.interrupts import pending_interrupt
@@ -28,6 +30,9 @@ from perdure.ports import SessionKey, SessionStore
 JsonObject = dict[str, Any]
 
 _TOOLS_QUESTION = re.compile(r"(call-[0-9]+-[0-9]+)-input-[0-9]+")
+MAX_VALUE_BYTES = 256 * 1024
+"""Size of a value that an application asked for, in bytes of JSON. Our own choice."""
+
 _DEADLINE = encode(DEADLINE)
 
 ENTRIES_PER_READ = 100
@@ -57,6 +62,8 @@ class AnswerOperations(Operations):
         message: str | None = None,
         arguments_hash: str | None = None,
         arguments: JsonObject | None = None,
+        grant: JsonObject | None = None,
+        value: Any = None,
         idempotency_key: str | None = None,
     ) -> JsonObject:
         """Record a decision, once. Returns `{"result": "resolved"}`.
@@ -70,14 +77,21 @@ class AnswerOperations(Operations):
             message: A word to the model.
             arguments: An approved call runs with these instead; its tool checks them as it checks the model's. Needs
                 the `arguments_hash` of those that were shown.
+            grant: `{"lasts_seconds", "fields"?, "max_uses"?}`: approve calls of this tool ahead, those with the same
+                values in `fields`, in this session, for up to 30 days. Goes with an approval.
+            value: What an application asked for: anything but null that JSON can write, 256 KiB at most.
 
         Raises:
             RequestConflictError: `not_pending`, `deadline_passed`, `arguments_changed`, or `agent_missing`: this
                 deployment can't run the call, or check other arguments for it.
         """
         key = session_key(caller, session_id)
-        if (approved is None) == (answer is None):
-            raise InvalidRequestError("send exactly one of `approved` and `answer`")
+        if sum(said is not None for said in (approved, answer, value)) != 1:
+            raise InvalidRequestError("send exactly one of `approved`, `answer` and `value`")
+        if value is not None and len(json_bytes({"value": value}, "value")) > MAX_VALUE_BYTES:
+            raise InvalidRequestError(f"value is larger than {MAX_VALUE_BYTES} bytes of JSON: send less of it")
+        if grant is not None and not approved:
+            raise InvalidRequestError("`grant` goes with `approved: true`")
         if arguments is not None and not approved:
             raise InvalidRequestError("`arguments` go with `approved: true`")
         if arguments is not None and arguments_hash is None:
@@ -95,8 +109,8 @@ class AnswerOperations(Operations):
             "arguments_hash": arguments_hash,
         }
         checked = await self._check_decision(caller, key, interrupt_id, answer, arguments)
-        if arguments is not None:
-            content["arguments"] = arguments
+        more = {"arguments": arguments, "grant": grant, "value": value}
+        content |= {name: given for name, given in more.items() if given is not None}
         command = ResolveInterrupt(
             interrupt_id=interrupt_id,
             actor=caller.actor,
@@ -105,6 +119,8 @@ class AnswerOperations(Operations):
             message=message,
             arguments_hash=arguments_hash,
             arguments=checked.arguments,
+            grant=await self._scope(key, interrupt_id, checked.arguments, grant) if grant is not None else None,
+            value={"value": value} if value is not None else None,
             receipts=claims(idempotency_key, content),
         )
         try:
@@ -132,6 +148,27 @@ class AnswerOperations(Operations):
         if answer is not None and interrupt.kind == "question" and not interrupt.free_text:
             answer = await self._choice(key, interrupt, answer)
         return _Checked(version=interrupt.raised_version, answer=answer, arguments=arguments)
+
+    async def _scope(
+        self, key: SessionKey, call_id: str, arguments: JsonObject | None, grant: JsonObject
+    ) -> GrantScope:
+        """Return what is approved ahead, with what it is compared by: the values of the call that was shown."""
+        unknown = sorted(set(grant) - {"lasts_seconds", "fields", "max_uses"})
+        lasts, fields, most = grant.get("lasts_seconds"), grant.get("fields", []), grant.get("max_uses")
+        if unknown or type(lasts) is not int or type(fields) is not list or type(most) not in (int, type(None)):
+            raise InvalidRequestError(
+                "a grant is {lasts_seconds, fields?, max_uses?}: whole numbers, and a list of names of arguments"
+            )
+        version = version_of(call_id)
+        shown = arguments
+        if shown is None and version is not None:
+            log = await self._ports.store.read(key, first=version, last=version)
+            parts = (part for entry in log.entries for message in entry.messages for part in message.parts)
+            shown = next((p.get("arguments") for p in parts if p.get("tool_call_id") == call_id), None)
+        if missing := [name for name in fields if name not in (shown or {})]:
+            raise InvalidRequestError(f"call {call_id!r} has no argument {missing[0]!r} that others could be like")
+        match = scope_match(tuple(fields), shown or {})
+        return GrantScope(match=match, lasts=timedelta(seconds=lasts), fields=tuple(fields), max_uses=most)
 
     async def _choice(self, key: SessionKey, interrupt: Interrupt, answer: str) -> str:
         version = interrupt.raised_version

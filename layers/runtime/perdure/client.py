@@ -7,10 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
-from urllib.parse import quote
 
-from perdure.core.ids import is_session_id
-from perdure.core.limits import MAX_IDEMPOTENCY_KEY
 from perdure.core.outputs import OUTPUT_CHARACTERS
 from perdure.errors import (
     ConfigurationError,
@@ -28,6 +25,8 @@ from perdure.errors import (
     UnsettledError,
     UnsupportedMediaTypeError,
 )
+from perdure.http_requests import headers, json_bytes_of, path_of, trusted
+from perdure.http_schedules import HttpSchedules
 from perdure.session import Session
 
 if TYPE_CHECKING:
@@ -120,7 +119,7 @@ def connect(url: str, token: str | None = None, *, transport: httpx.AsyncBaseTra
     return Client(http)
 
 
-class HttpApi:
+class HttpApi(HttpSchedules):
     """The operations over HTTP: a `SessionApi`. One call is one request, never repeated (spec API-08)."""
 
     def __init__(self, http: httpx.AsyncClient) -> None:
@@ -142,11 +141,11 @@ class HttpApi:
         idempotency_key: str | None = None,
     ) -> JsonObject:
         if source != "person":
-            raise _trusted("say who but a person wrote a message")
+            raise trusted("say who but a person wrote a message")
         body: JsonObject = {"text": text, "message_id": message_id, "agent": agent, "metadata": metadata}
         body |= {"delivery": delivery, "settings": settings, "run_settings": run_settings}
         body["files"] = list(files) or None
-        return await self._send("POST", _path(session_id, "inputs"), body, idempotency_key)
+        return await self._send("POST", path_of(session_id, "inputs"), body, idempotency_key)
 
     async def resolve_interrupt(
         self,
@@ -158,11 +157,13 @@ class HttpApi:
         message: str | None = None,
         arguments_hash: str | None = None,
         arguments: JsonObject | None = None,
+        grant: JsonObject | None = None,
+        value: Any = None,
         idempotency_key: str | None = None,
     ) -> JsonObject:
-        body: JsonObject = {"approved": approved, "answer": answer, "message": message}
-        body |= {"arguments_hash": arguments_hash, "arguments": arguments}
-        return await self._send("POST", _path(session_id, "interrupts", interrupt_id), body, idempotency_key)
+        body: JsonObject = {"approved": approved, "answer": answer, "message": message, "value": value}
+        body |= {"arguments_hash": arguments_hash, "arguments": arguments, "grant": grant}
+        return await self._send("POST", path_of(session_id, "interrupts", interrupt_id), body, idempotency_key)
 
     async def stop(
         self,
@@ -177,10 +178,10 @@ class HttpApi:
     ) -> JsonObject:
         body = {"turn_id": turn_id, "message_id": message_id, "step_execution_id": step_execution_id}
         body |= {"frontier": frontier, "disposition": disposition}
-        return await self._send("POST", _path(session_id, "stop"), body, idempotency_key)
+        return await self._send("POST", path_of(session_id, "stop"), body, idempotency_key)
 
     async def retry(self, session_id: str, *, retry_id: str, idempotency_key: str | None = None) -> JsonObject:
-        return await self._send("POST", _path(session_id, "retry"), {"retry_id": retry_id}, idempotency_key)
+        return await self._send("POST", path_of(session_id, "retry"), {"retry_id": retry_id}, idempotency_key)
 
     async def start(
         self,
@@ -190,25 +191,25 @@ class HttpApi:
         settings: JsonObject | None = None,
         idempotency_key: str | None = None,
     ) -> JsonObject:
-        return await self._send("PUT", _path(session_id), {"agent": agent, "settings": settings}, idempotency_key)
+        return await self._send("PUT", path_of(session_id), {"agent": agent, "settings": settings}, idempotency_key)
 
     async def pause(self, session_id: str, *, idempotency_key: str | None = None) -> JsonObject:
-        return await self._send("POST", _path(session_id, "pause"), {}, idempotency_key)
+        return await self._send("POST", path_of(session_id, "pause"), {}, idempotency_key)
 
     async def resume(self, session_id: str, *, idempotency_key: str | None = None) -> JsonObject:
-        return await self._send("POST", _path(session_id, "resume"), {}, idempotency_key)
+        return await self._send("POST", path_of(session_id, "resume"), {}, idempotency_key)
 
     async def update_settings(
         self, session_id: str, settings: JsonObject, *, idempotency_key: str | None = None
     ) -> JsonObject:
         return await self._request(
-            "PUT", _path(session_id, "settings"), content=_json(settings), headers=_headers(idempotency_key)
+            "PUT", path_of(session_id, "settings"), content=json_bytes_of(settings), headers=headers(idempotency_key)
         )
 
     async def edit(
         self, session_id: str, message_id: str, *, text: str, idempotency_key: str | None = None
     ) -> JsonObject:
-        return await self._send("PATCH", _path(session_id, "inbox", message_id), {"text": text}, idempotency_key)
+        return await self._send("PATCH", path_of(session_id, "inbox", message_id), {"text": text}, idempotency_key)
 
     async def move(
         self,
@@ -221,22 +222,22 @@ class HttpApi:
         idempotency_key: str | None = None,
     ) -> JsonObject:
         body = {"before": before, "after": after, "position": position}
-        return await self._send("PATCH", _path(session_id, "inbox", message_id), body, idempotency_key)
+        return await self._send("PATCH", path_of(session_id, "inbox", message_id), body, idempotency_key)
 
     async def remove(self, session_id: str, message_id: str, *, idempotency_key: str | None = None) -> JsonObject:
-        return await self._send("DELETE", _path(session_id, "inbox", message_id), None, idempotency_key)
+        return await self._send("DELETE", path_of(session_id, "inbox", message_id), None, idempotency_key)
 
     async def deliver(
         self, session_id: str, message_id: str, *, delivery: str, idempotency_key: str | None = None
     ) -> JsonObject:
-        path = _path(session_id, "inbox", message_id, "deliver")
+        path = path_of(session_id, "inbox", message_id, "deliver")
         return await self._send("POST", path, {"delivery": delivery}, idempotency_key)
 
     async def waits(self, session_id: str) -> JsonObject:
-        return await self._get(_path(session_id, "waits"), {})
+        return await self._get(path_of(session_id, "waits"), {})
 
     async def skip_wait(self, session_id: str, wait_id: str, *, idempotency_key: str | None = None) -> JsonObject:
-        return await self._send("POST", _path(session_id, "waits", wait_id, "skip"), {}, idempotency_key)
+        return await self._send("POST", path_of(session_id, "waits", wait_id, "skip"), {}, idempotency_key)
 
     async def change_wait(
         self, session_id: str, wait_id: str, *, until: str | datetime | None, idempotency_key: str | None = None
@@ -244,49 +245,49 @@ class HttpApi:
         said = until.isoformat() if isinstance(until, datetime) else until
         return await self._request(
             "PATCH",
-            _path(session_id, "waits", wait_id),
-            content=_json({"until": said}),
-            headers=_headers(idempotency_key),
+            path_of(session_id, "waits", wait_id),
+            content=json_bytes_of({"until": said}),
+            headers=headers(idempotency_key),
         )
 
     async def cancel_wait(self, session_id: str, wait_id: str, *, idempotency_key: str | None = None) -> JsonObject:
-        return await self._send("DELETE", _path(session_id, "waits", wait_id), None, idempotency_key)
+        return await self._send("DELETE", path_of(session_id, "waits", wait_id), None, idempotency_key)
 
     async def send_event(self, *_: Any, **__: Any) -> JsonObject:
-        raise _trusted("bring a tool an event")
+        raise trusted("bring a tool an event")
 
     async def bring_result(self, *_: Any, **__: Any) -> JsonObject:
-        raise _trusted("bring a call's result")
+        raise trusted("bring a call's result")
 
     async def abandon(self, *_: Any, **__: Any) -> JsonObject:
-        raise _trusted("abandon a run")
+        raise trusted("abandon a run")
 
     async def close_session(self, *_: Any, **__: Any) -> JsonObject:
-        raise _trusted("close a session or open it again")
+        raise trusted("close a session or open it again")
 
     async def seed(self, *_: Any, **__: Any) -> JsonObject:
-        raise _trusted("import a history")
+        raise trusted("import a history")
 
     async def snapshot(self, session_id: str) -> JsonObject:
-        return await self._get(_path(session_id), {})
+        return await self._get(path_of(session_id), {})
 
     async def messages(self, session_id: str, *, before: str | None = None, limit: int = 50) -> JsonObject:
-        return await self._get(_path(session_id, "messages"), {"before": before, "limit": limit})
+        return await self._get(path_of(session_id, "messages"), {"before": before, "limit": limit})
 
     async def events(
         self, session_id: str, *, after: str | None = None, limit: int = 500, wait_seconds: float = 0
     ) -> JsonObject:
         query = {"after": after, "limit": limit, "wait_seconds": wait_seconds}
-        return await self._get(_path(session_id, "events"), query)
+        return await self._get(path_of(session_id, "events"), query)
 
     async def inbox(self, session_id: str) -> JsonObject:
-        return await self._get(_path(session_id, "inbox"), {})
+        return await self._get(path_of(session_id, "inbox"), {})
 
     async def tool_output(
         self, session_id: str, tool_call_id: str, *, offset: int = 0, limit: int = OUTPUT_CHARACTERS
     ) -> JsonObject:
         query = {"offset": offset, "limit": limit}
-        return await self._get(_path(session_id, "tool-calls", tool_call_id, "output"), query)
+        return await self._get(path_of(session_id, "tool-calls", tool_call_id, "output"), query)
 
     async def list_sessions(self, *, cursor: str | None = None, limit: int = 50) -> JsonObject:
         return await self._get("/v1/sessions", {"cursor": cursor, "limit": limit})
@@ -295,8 +296,8 @@ class HttpApi:
         return await self._request("GET", path, params={name: v for name, v in query.items() if v is not None})
 
     async def _send(self, method: str, path: str, body: JsonObject | None, idempotency_key: str | None) -> JsonObject:
-        content = None if body is None else _json({name: v for name, v in body.items() if v is not None})
-        return await self._request(method, path, content=content, headers=_headers(idempotency_key))
+        content = None if body is None else json_bytes_of({name: v for name, v in body.items() if v is not None})
+        return await self._request(method, path, content=content, headers=headers(idempotency_key))
 
     async def _request(self, method: str, path: str, **request: Any) -> JsonObject:
         import httpx
@@ -337,44 +338,6 @@ def error_of(status: int, reply: Any) -> PerdureError:
         message if ours else f"{message}, and not in Perdure's words; whether the request was carried out is not known",
         code=code,
     )
-
-
-def _path(session_id: str, *rest: str) -> str:
-    if not is_session_id(session_id):
-        raise InvalidRequestError("a session id has 1 to 128 characters of A-Z, a-z, 0-9, '.', '_', ':' and '-'")
-    return "/v1/sessions/" + "/".join(_segment(part) for part in (session_id, *rest))
-
-
-def _segment(text: str) -> str:
-    # "." and ".." are ids like others, and would vanish from a path.
-    return text.replace(".", "%2E") if text in (".", "..") else quote(text, safe=":", errors="surrogatepass")
-
-
-def _json(body: JsonObject) -> bytes:
-    try:
-        return json.dumps(body, allow_nan=False, separators=(",", ":")).encode()
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidRequestError(f"this can't be sent as JSON: {error}") from None
-
-
-def _trusted(what: str) -> ForbiddenError:
-    return ForbiddenError(f"only trusted code in the process of the runtime may {what}: use perdure.open")
-
-
-def _headers(idempotency_key: str | None) -> dict[bytes, bytes]:
-    headers = {b"content-type": b"application/json"}
-    return headers if idempotency_key is None else headers | {b"idempotency-key": _header(idempotency_key)}
-
-
-def _header(key: str) -> bytes:
-    """Return a key as a header's value; HTTP would change or refuse some characters silently."""
-    if not 1 <= len(key) <= MAX_IDEMPOTENCY_KEY:
-        raise InvalidRequestError(f"an idempotency key has 1 to {MAX_IDEMPOTENCY_KEY} characters")
-    if key != key.strip() or not key.isprintable():
-        raise InvalidRequestError(
-            f"idempotency key {key!r} can't be sent over HTTP: leave out control characters and outer spaces"
-        )
-    return key.encode()
 
 
 def _json_of(response: httpx.Response) -> Any:

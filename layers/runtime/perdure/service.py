@@ -36,6 +36,7 @@ from perdure.core.public import public_summary
 from perdure.errors import InvalidRequestError
 from perdure.input_files import checked_files
 from perdure.orphans import OrphanOperations
+from perdure.scheduling import ScheduleOperations
 from perdure.steps.outputs import find_output
 from perdure.trusted import TrustedOperations
 from perdure.waiting import WaitOperations
@@ -47,7 +48,13 @@ JsonObject = dict[str, Any]
 
 
 class Service(
-    AnswerOperations, WaitOperations, ControlOperations, TrustedOperations, BringingOperations, OrphanOperations
+    AnswerOperations,
+    WaitOperations,
+    ScheduleOperations,
+    ControlOperations,
+    TrustedOperations,
+    BringingOperations,
+    OrphanOperations,
 ):
     """The operations of one deployment. Every method raises `RequestError` for what the caller did wrong.
 

@@ -15,6 +15,7 @@ from perdure.core.ids import event_message_id
 from perdure.core.outputs import OUTPUT_CHARACTERS
 from perdure.errors import StoreUnavailableError
 from perdure.session_controls import BoundControls, ControlApi, SessionControls, with_key
+from perdure.session_schedules import BoundSchedules, ScheduleApi, SessionSchedules
 from perdure.session_waits import BoundWaits, SessionWaits, WaitApi
 
 JsonObject = dict[str, Any]
@@ -28,7 +29,7 @@ READ_RETRY_DELAYS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 TURN_ENDS = frozenset({"turn_completed", "turn_failed", "turn_cancelled", "turn_steered"})
 
 
-class SessionApi(ControlApi, WaitApi, Protocol):
+class SessionApi(ControlApi, WaitApi, ScheduleApi, Protocol):
     """The operations of one caller, in this process or over HTTP. They return the bodies of surface §4."""
 
     async def send_input(
@@ -62,7 +63,7 @@ class SessionApi(ControlApi, WaitApi, Protocol):
     ) -> JsonObject: ...
 
 
-class BoundService(BoundControls, BoundWaits):
+class BoundService(BoundControls, BoundWaits, BoundSchedules):
     """The service of this process, bound to one caller: a `SessionApi`."""
 
     async def send_input(self, session_id: str, **arguments: Any) -> JsonObject:
@@ -90,7 +91,8 @@ class Receipt:
 
     Attributes:
         turn_id: The turn that it started; None while it waits.
-        delivered_as: How it was delivered: as asked, or `queue` when there was nothing to join, steer or stop.
+        delivered_as: How it was delivered: as asked, or `queue` when there was nothing to join, steer or stop; `answer`
+            when it answered the open question `interrupt_id`.
         duplicate: Whether this message had been accepted before.
         cursor: Stands right before the first event that the message causes.
     """
@@ -100,6 +102,7 @@ class Receipt:
     duplicate: bool
     cursor: str
     turn_id: str | None = None
+    interrupt_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +125,7 @@ class SessionEvent:
     attempt: int | None = None
 
 
-class Session(SessionControls, SessionWaits):
+class Session(SessionControls, SessionWaits, SessionSchedules):
     """One session. It comes into being with its first message, or with `start`.
 
     Every command raises a `RequestError` for what the caller did wrong, and `StoreUnavailableError` when no answer
@@ -143,6 +146,7 @@ class Session(SessionControls, SessionWaits):
         self.agent = agent
         self._api = api
         self._waits = api
+        self._schedules = api
         self._sleep = sleep
 
     async def start(self, settings: JsonObject | None = None, *, idempotency_key: str | None = None) -> JsonObject:

@@ -27,6 +27,8 @@ class WaitApi(Protocol):
         message: str | None = None,
         arguments_hash: str | None = None,
         arguments: JsonObject | None = None,
+        grant: JsonObject | None = None,
+        value: Any = None,
         idempotency_key: str | None = None,
     ) -> JsonObject: ...
 
@@ -110,6 +112,7 @@ class SessionWaits:
         message: str | None = None,
         arguments_hash: str | None = None,
         arguments: JsonObject | None = None,
+        grant: JsonObject | None = None,
         idempotency_key: str | None = None,
     ) -> JsonObject:
         """Approve or reject a tool call. Returns `{"result": "resolved"}`.
@@ -119,6 +122,8 @@ class SessionWaits:
             arguments_hash: Of the arguments that were shown; a decision on others is refused.
             arguments: The approved call runs with these instead, whole. Its tool checks them first, and the model is
                 told. Needs the `arguments_hash` of those that they replace.
+            grant: `{"lasts_seconds", "fields"?, "max_uses"?}`: nobody is asked about calls of this tool with the same
+                values in `fields`, in this session, for up to 30 days; `revoke_grant` takes it back.
         """
         key = self._key(idempotency_key)
         return await with_key(
@@ -130,7 +135,24 @@ class SessionWaits:
                 message=message,
                 arguments_hash=arguments_hash,
                 arguments=arguments,
+                grant=grant,
                 idempotency_key=key,
+            ),
+        )
+
+    async def give(
+        self, interrupt_id: str, value: Any, message: str | None = None, *, idempotency_key: str | None = None
+    ) -> JsonObject:
+        """Give an application a value that it asked for. Returns `{"result": "resolved"}`.
+
+        Args:
+            value: Anything but None that JSON can write, 256 KiB at most.
+        """
+        key = self._key(idempotency_key)
+        return await with_key(
+            key,
+            self._waits.resolve_interrupt(
+                self.session_id, interrupt_id, value=value, message=message, idempotency_key=key
             ),
         )
 

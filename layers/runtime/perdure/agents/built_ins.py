@@ -42,6 +42,12 @@ MAX_SEARCH_CHARACTERS = 200
 SHORTEST_OUTPUT_LIMIT = 1000
 """Least that `AgentDefinition.tool_output_limit` may be, in characters. Our own choice: the notes need their room."""
 
+MAX_SCHEDULED_CHARACTERS = 10_000
+"""Length of a message that a model schedules for itself, in characters. Our own choice."""
+
+MAX_SCHEDULE_ID = 64
+"""Length of a schedule's id, in characters: with its number it is part of a message id."""
+
 DEFAULT_MAX_WAIT = timedelta(days=365)
 """Default of `AgentDefinition.max_wait` (spec WAIT-01)."""
 
@@ -294,7 +300,84 @@ _READ_OUTPUT_TOOL = BuiltInTool(
     in_core=False,
 )
 
+_DURATION = {
+    "type": "object",
+    "properties": {unit: {"type": "integer"} for unit in ("weeks", "days", "hours", "minutes", "seconds")},
+    "additionalProperties": False,
+}
+_SET_SCHEDULE = _object(
+    {
+        "text": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": MAX_SCHEDULED_CHARACTERS,
+            "description": "The message that you will get then, as if the user had sent it.",
+        },
+        "at": {"type": "string", "description": "A time such as 2027-01-31T09:00:00+01:00."},
+        "after": _DURATION | {"description": "From now; the units add up."},
+        "every": {
+            "anyOf": [{"type": "string"}, _DURATION],
+            "description": "A cron expression such as '0 9 * * mon-fri', or an interval. Needs time_zone.",
+        },
+        "time_zone": {"type": "string", "description": "IANA name, such as Europe/Berlin."},
+        "schedule_id": {
+            "type": "string",
+            "maxLength": MAX_SCHEDULE_ID,
+            "description": "A name by which to change or cancel it.",
+        },
+    },
+    "text",
+)
+_CANCEL_SCHEDULE = _object({"schedule_id": {"type": "string", "maxLength": MAX_SCHEDULE_ID}}, "schedule_id")
+
+
+def _checked_schedule(raw: Mapping[str, Any]) -> JsonObject:
+    given = _given(raw, _SET_SCHEDULE)
+    _check_text("text", given["text"], MAX_SCHEDULED_CHARACTERS)
+    if sum(name in given for name in ("at", "after", "every")) != 1:
+        raise ValueError("give exactly one of at, after and every")
+    for name in ("at", "time_zone", "schedule_id"):
+        if name in given:
+            _check_text(name, given[name], MAX_SCHEDULE_ID)
+    if type(given.get("after", {})) is not dict or type(given.get("every", "")) not in (str, dict):
+        raise ValueError("after and every: a duration is an object of units")
+    return given
+
+
+def _checked_cancelling(raw: Mapping[str, Any]) -> JsonObject:
+    given = _given(raw, _CANCEL_SCHEDULE)
+    _check_text("schedule_id", given["schedule_id"], MAX_SCHEDULE_ID)
+    return given
+
+
+_SCHEDULE_TOOLS = (
+    BuiltInTool(
+        name="set_schedule",
+        description=(
+            "Get a message at a time, after a while, or every so often, also long after this conversation has gone "
+            "quiet. Setting the same one again changes nothing; another one under the same schedule_id replaces it."
+        ),
+        parameters=_SET_SCHEDULE,
+        validate=_checked_schedule,
+        in_core=False,
+    ),
+    BuiltInTool(
+        name="list_schedules",
+        description="List the messages that are scheduled, with their ids and when they come next.",
+        parameters=_object({}),
+        validate=lambda raw: _given(raw, _object({})),
+        in_core=False,
+    ),
+    BuiltInTool(
+        name="cancel_schedule",
+        description="Cancel a scheduled message by its schedule_id.",
+        parameters=_CANCEL_SCHEDULE,
+        validate=_checked_cancelling,
+        in_core=False,
+    ),
+)
+
 BUILT_IN_TOOLS: Mapping[str, BuiltInTool] = MappingProxyType(
-    {tool.name: tool for tool in (_ASK_USER_TOOL, _durable_wait(DEFAULT_MAX_WAIT), _READ_OUTPUT_TOOL)}
+    {tool.name: tool for tool in (_ASK_USER_TOOL, _durable_wait(DEFAULT_MAX_WAIT), _READ_OUTPUT_TOOL, *_SCHEDULE_TOOLS)}
 )
 """Every built-in tool by its name, in the order in which models are offered them (spec CLIENT-13)."""

@@ -55,10 +55,20 @@ class StartBody(Body):
     ] = None
 
 
-class InterruptBody(Body):
-    """A person's decision: on an approval `approved`, to a question `answer`, or `approved: false` to decline it."""
+class GrantBody(Body):
+    """Calls of the same tool, with the same values in some arguments, that nobody has to approve for a while."""
 
-    model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": ["approved"]}, {"required": ["answer"]}]})
+    lasts_seconds: Annotated[int, Field(description="For how long: up to 30 days.")]
+    fields: Annotated[list[str] | None, Field(description="Names of arguments; absent: whatever they are.")] = None
+    max_uses: Annotated[int | None, Field(description="How many calls; absent: any number.")] = None
+
+
+class InterruptBody(Body):
+    """A person's decision: `approved`, the `answer` to a question, or a `value`. `approved: false` declines any."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"oneOf": [{"required": ["approved"]}, {"required": ["answer"]}, {"required": ["value"]}]}
+    )
 
     approved: Annotated[bool | None, Field(description="Whether the tool call may run; false declines a question.")] = (
         None
@@ -74,6 +84,10 @@ class InterruptBody(Body):
             "Needs the `arguments_hash` of those that they replace."
         ),
     ] = None
+    grant: Annotated[
+        GrantBody | None, Field(description="With an approval: approve calls like this one ahead, in this session.")
+    ] = None
+    value: Annotated[Any, Field(description="What an application asked for; anything but null.")] = None
     answer: Annotated[
         str | None,
         Field(description="The answer to a question: one of its choices, word for word, unless it takes free text."),
@@ -81,8 +95,10 @@ class InterruptBody(Body):
 
     @model_validator(mode="after")
     def _one_decision(self) -> InterruptBody:
-        if (self.approved is None) == (self.answer is None):
-            raise ValueError("give either `approved` or `answer`")
+        if sum(said is not None for said in (self.approved, self.answer, self.value)) != 1:
+            raise ValueError("give exactly one of `approved`, `answer` and `value`")
+        if self.grant is not None and not self.approved:
+            raise ValueError("`grant` goes with `approved: true`")
         if self.answer is not None and self.arguments_hash is not None:
             raise ValueError("`arguments_hash` goes with `approved`, not with `answer`")
         if self.arguments is not None and not self.approved:

@@ -147,6 +147,8 @@ _PATH_SCHEMAS: dict[str, dict[str, Any]] = {
     "session_id": {"type": "string", "pattern": f"^[A-Za-z0-9._:-]{{1,{MAX_SESSION_ID}}}$"},
     "interrupt_id": {"type": "string"},
     "message_id": {"type": "string"},
+    "schedule_id": {"type": "string"},
+    "grant_id": {"type": "string"},
     "call_id": {"type": "string"},
     "wait_id": {"type": "string"},
     "name": {"type": "string"},

@@ -8,8 +8,10 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from perdure.api.bodies import Delivery
-from perdure.api.shapes import Cost, Figure, Usage, Who
+from perdure.api.schedule_shapes import SCHEDULE_PAYLOADS
+from perdure.api.shapes import Who
 from perdure.api.state_shapes import TurnError
+from perdure.api.usage_shapes import Cost, Figure, Usage
 
 
 class Done(BaseModel):
@@ -342,6 +344,7 @@ PAYLOADS: dict[str, type[BaseModel]] = {
     "wait.skipped": WaitEnded,
     "wait.changed": WaitChanged,
     "wait.cancelled": WaitEnded,
+    **SCHEDULE_PAYLOADS,
     "session_paused": Done,
     "session_resumed": Done,
     "hold.released": HoldReleased,

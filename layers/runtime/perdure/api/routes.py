@@ -8,6 +8,7 @@ from perdure.api.control_routes import CONTROL_ROUTES
 from perdure.api.messages import JsonObject
 from perdure.api.reading import QueryParam
 from perdure.api.route import COMMAND_ERRORS, SESSION, Call, Route
+from perdure.api.schedule_routes import SCHEDULE_ROUTES
 from perdure.api.wait_routes import WAIT_ROUTES
 from perdure.core.outputs import MOST_OUTPUT_CHARACTERS, OUTPUT_CHARACTERS
 from perdure.errors import NotFoundError
@@ -57,6 +58,8 @@ async def _resolve_interrupt(call: Call) -> JsonObject:
         message=body.message,
         arguments_hash=body.arguments_hash,
         arguments=body.arguments,
+        grant=body.grant.model_dump(exclude_none=True) if body.grant is not None else None,
+        value=body.value,
         idempotency_key=call.idempotency_key,
     )
 
@@ -156,6 +159,7 @@ ROUTES: tuple[Route, ...] = (
     ),
     *CONTROL_ROUTES,
     *WAIT_ROUTES,
+    *SCHEDULE_ROUTES,
     Route(
         method="GET",
         path="/v1/sessions",

@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field
 
 from perdure.api.bodies import Delivery
 from perdure.api.state_shapes import Gates, State, Status, WaitingFor
+from perdure.api.usage_shapes import Usage
 
 
 class Run(BaseModel):
@@ -43,7 +44,10 @@ class Receipt(BaseModel):
 
     message_id: str
     turn_id: str | None = None
-    delivered_as: Delivery
+    delivered_as: Annotated[
+        Delivery | Literal["answer"], Field(description="`answer`: to the open question `interrupt_id`.")
+    ]
+    interrupt_id: str | None = None
     duplicate: bool
     cursor: str
 
@@ -182,6 +186,9 @@ class Interrupt(Cut):
     question: str | None = None
     choices: list[str] | None = None
     allows_free_text: bool | None = None
+    schema_: Annotated[
+        dict[str, Any] | None, Field(alias="schema", description="Of the value that an application asks for.")
+    ] = None
     deadline: datetime | None = None
     blocked: Annotated[
         Literal["agent_missing"] | None,
@@ -207,33 +214,6 @@ class Inbox(BaseModel):
     """Waiting messages in the order in which they will be taken."""
 
     entries: list[InboxEntry]
-
-
-class Figure(BaseModel):
-    """A number and where it comes from. Without `value` it is not known; `partial`: at least this much."""
-
-    value: int | None = None
-    provenance: Literal["reported", "computed", "unavailable"]
-    partial: bool | None = None
-
-
-class Cost(BaseModel):
-    """A price as providers reported it: decimal text, never estimated or converted."""
-
-    value: str
-    currency: str | None = None
-    provenance: Literal["reported", "computed"]
-
-
-class Usage(BaseModel):
-    """What a session's provider calls used so far."""
-
-    input_tokens: Figure
-    output_tokens: Figure
-    cached_input_tokens: Figure
-    reasoning_tokens: Figure
-    cost: Cost | None = None
-    model_calls: int
 
 
 class Snapshot(BaseModel):

@@ -77,6 +77,16 @@ class Gates(BaseModel):
     closed: Annotated[bool | None, Field(description="It takes no more messages.")] = None
 
 
+class Grant(BaseModel):
+    """An approval that was given ahead: calls of this tool with the same values in `fields` are not asked about."""
+
+    grant_id: str
+    tool_name: str
+    fields: list[str]
+    expires_at: datetime
+    uses_left: Annotated[int | None, Field(description="Absent: any number until it expires.")] = None
+
+
 class State(Gates):
     """What a session is doing. While tools wait for a person or a time, `waiting_for` tells for what."""
 
@@ -93,3 +103,4 @@ class State(Gates):
     last_turn: LastTurn | None = None
     last_turn_error: TurnError | None = None
     waiting_for: list[WaitingFor] | None = None
+    grants: Annotated[list[Grant] | None, Field(description="What was approved ahead.")] = None

@@ -239,7 +239,7 @@ async def _body(
     attempt: Attempt,
 ) -> str | ToolTask:
     if agent.built_in(context.tool_name) is not None:
-        from perdure.steps.outputs import run_built_in  # most agents have none
+        from perdure.steps.built_ins import run_built_in  # most agents have none
 
         return await run_built_in(agent, attempt, context.tool_name, arguments)
     output = await runner.execute_tool(agent, context, arguments)

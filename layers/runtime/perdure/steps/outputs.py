@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from perdure.agents.outputs import piece
 from perdure.core.entries import Entry
 from perdure.core.ids import version_of
-from perdure.core.outputs import READER, StoredOutput, stored_output
+from perdure.core.outputs import StoredOutput, stored_output
 from perdure.errors import NotFoundError, PermanentError, RequestConflictError, RequestError, ToolExecutionError
 from perdure.ports import SessionKey, SessionStore
 
@@ -57,16 +57,7 @@ async def find_output(
         first = entries[-1].version + 1
 
 
-async def run_built_in(agent: AgentDefinition, attempt: Attempt, tool_name: str, arguments: JsonObject) -> str:
-    """Run a built-in tool that a worker runs.
-
-    Raises:
-        ToolExecutionError: A failure that the model should see.
-    """
-    return await _BODIES[tool_name](agent, attempt, arguments)
-
-
-async def _read_tool_output(agent: AgentDefinition, attempt: Attempt, arguments: JsonObject) -> str:
+async def read_tool_output(agent: AgentDefinition, attempt: Attempt, arguments: JsonObject) -> str:
     """Read the output of an earlier call; the session is the attempt's own, so no id leads into another one."""
     call_id = arguments["tool_call_id"]
     at_hand = attempt.at_hand(version_of(call_id) or 0)
@@ -75,10 +66,6 @@ async def _read_tool_output(agent: AgentDefinition, attempt: Attempt, arguments:
     except (RequestError, DamagedOutputError) as error:
         raise ToolExecutionError(error.message) from error
     return piece(output, arguments, agent.tool_output_limit)
-
-
-_BODIES = {READER: _read_tool_output}
-"""The bodies of the built-in tools that workers run, by name."""
 
 
 def _asks(entry: Entry, call_id: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from perdure.agents.tools import JsonObject
+from perdure.agents.built_ins import MAX_SCHEDULE_ID
 from perdure.core.codec import format_time
 from perdure.core.commands import SendInput, UserCommand
 from perdure.core.control_commands import ReceiptClaim
@@ -16,8 +16,7 @@ from perdure.errors import RequestError, ToolExecutionError
 from perdure.steps.attempt import Attempt
 from perdure.steps.commit import execute
 
-MAX_SCHEDULE_ID = 64
-"""Length of a schedule's id, in characters: with its number it is part of a message id."""
+JsonObject = dict[str, Any]
 
 
 class StepSession:
