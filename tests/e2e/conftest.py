@@ -17,6 +17,7 @@ HERE = Path(__file__).parent
 ORDER = (
     "test_resources",
     "test_conversations",
+    "test_remote_work",
     "test_outsiders",
     "test_sockets",
     "test_sample_events",

@@ -5,12 +5,17 @@ It is copied beside `agents.py` of the agents layer, as a user's module would be
 
 import base64
 import random
+import tempfile
+import time
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
 import agents as _users_own  # type: ignore[import-not-found]  # sets the shop's file
 from perdure import AgentDefinition, ToolPolicy, function_tool
 from perdure.agents.example import support
+from perdure.agents.tools import ToolContext
+from perdure.agents.waiting import TaskPending, ToolTask
 from perdure.checks import Caller
 from perdure.core.entries import Actor
 from perdure.webhooks import HookMessage, Webhook
@@ -33,12 +38,27 @@ def deployed_version() -> str:
     return f"version {VERSION}"
 
 
+def _look(task_id: str, _context: ToolContext) -> str | TaskPending:
+    return "it is built" if float(task_id) <= time.time() else TaskPending()
+
+
+def _stop(task_id: str, context: ToolContext) -> None:
+    with (Path(tempfile.gettempdir()) / "stopped-builds").open("a", encoding="utf-8") as list_of_them:
+        list_of_them.write(f"{context.session_id} {task_id}\n")
+
+
+@function_tool(effect="idempotent_write", poll=_look, cancel=_stop)
+def build(seconds: int) -> ToolTask:
+    """Build something elsewhere, which takes a while."""
+    return ToolTask(str(time.time() + seconds), poll_interval=timedelta(seconds=2))
+
+
 def _with_deadline(name: str, deadline: timedelta) -> AgentDefinition:
     return replace(support, name=name, tool_policies={"refund_order": ToolPolicy(approval_deadline=deadline)})
 
 
 agents = [
-    replace(support, tools=[*support.tools, read_archive, deployed_version]),
+    replace(support, tools=[*support.tools, read_archive, deployed_version, build]),
     _with_deadline("hasty", SHORT_DEADLINE),
     _with_deadline("patient", LONG_DEADLINE),
 ]
