@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
-from perdure.session import Session
 from perdure.testing.processes import poll_until
 from tests.e2e.people import answered, ended, last_text
 from tests.e2e.world import World
@@ -18,12 +16,6 @@ def stopped(world: World, session_id: str) -> list[str]:
     listed = world.emulator.temporary / "stopped-builds"
     lines = listed.read_text(encoding="utf-8").splitlines() if listed.exists() else []
     return [task for session, task in map(str.split, lines) if session == session_id]
-
-
-async def works(session: Session) -> bool:
-    """Whether the work was started, and goes on."""
-    calls: list[dict[str, Any]] = (await answered(session.snapshot))["tool_calls"]
-    return [call["status"] for call in calls] == ["waiting_for_task"]
 
 
 async def test_remote_work_is_looked_at_until_it_is_over(world: World) -> None:
@@ -39,7 +31,12 @@ async def test_remote_work_is_looked_at_until_it_is_over(world: World) -> None:
 async def test_a_stop_has_remote_work_stopped_and_the_session_goes_on(world: World) -> None:
     async with world.user().session("stops-building") as session:
         await session.send(BUILD % 3600)
-        await poll_until(partial(works, session), timeout_seconds=180, interval_seconds=0.3)
+
+        async def works() -> bool:
+            calls: list[dict[str, Any]] = (await answered(session.snapshot))["tool_calls"]
+            return [call["status"] for call in calls] == ["waiting_for_task"]
+
+        await poll_until(works, timeout_seconds=180, interval_seconds=0.3)
         await session.stop()
         snapshot = await ended(session)
         await session.send("and now?")
