@@ -36,7 +36,8 @@ async def test_a_stop_has_remote_work_stopped_and_the_session_goes_on(world: Wor
             calls: list[dict[str, Any]] = (await answered(session.snapshot))["tool_calls"]
             return [call["status"] for call in calls] == ["waiting_for_task"]
 
-        await poll_until(works, timeout_seconds=180, interval_seconds=0.3)
+        working: bool = await poll_until(works, timeout_seconds=180, interval_seconds=0.3)
+        assert working
         await session.stop()
         snapshot = await ended(session)
         await session.send("and now?")
