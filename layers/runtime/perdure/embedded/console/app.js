@@ -8,6 +8,8 @@ import { setAttribute, setText, show } from "./dom.js";
 import { inbox } from "./inbox.js";
 import { wholeOutput } from "./outputs.js";
 import { sessionList, timeline } from "./panels.js";
+import { scheduleForm } from "./schedule_form.js";
+import { scheduleList } from "./schedules.js";
 import { openSession } from "./session.js";
 import { settingsEditor } from "./settings.js";
 import { transcript } from "./transcript.js";
@@ -56,6 +58,13 @@ const field = composer($("composer"), $("composer-hint"), {
 drawInbox.onEmptied(field.focus);
 const waitsLeft = countdown({ role: null, "aria-hidden": "true" });
 $("waiting-for").append(waitsLeft.node);
+const openSchedule = scheduleForm($("schedule"), { onSave: (id, body) => session.schedule(id, body) });
+const drawSchedules = scheduleList($("schedule-list"), {
+  onSkip: (id) => session.skipWait(id),
+  onChangeWait: (id, until) => session.changeWait(id, until),
+  onEdit: openSchedule,
+  onCancel: (id) => session.cancelSchedule(id),
+});
 const settings = settingsEditor($("settings"), { onSave: (changed) => session.saveSettings(changed) });
 
 let sessionId = null;
@@ -94,6 +103,8 @@ function drawSession(shown) {
   show($("older"), shown.hasOlder);
   show($("empty"), state.snapshot !== null && shown.items.length === 0);
   drawFoot(shown);
+  drawSchedules(shown.schedules);
+  show($("no-schedules"), shown.schedules.length === 0);
   drawTimeline(shown.timeline, Date.now());
   show($("no-turns"), shown.timeline.length === 0);
   show($("older-turns"), shown.olderTurns > 0);
@@ -195,6 +206,7 @@ function open(id) {
   sessionId = id;
   state = null;
   $("settings").close();
+  $("schedule").close();
   showError(null);
   showOnline(false);
   document.title = `${id} · Perdure console`;
@@ -289,6 +301,7 @@ $("waiting-for").addEventListener("click", () => {
   card?.scrollIntoView({ block: "nearest" });
   (card?.querySelector(".approval button:not(:disabled), .wait button") ?? card)?.focus();
 });
+$("new-schedule").addEventListener("click", () => openSchedule());
 $("older").addEventListener("click", () => session.older());
 $("error-close").addEventListener("click", () => showError(null));
 $("more-sessions").addEventListener("click", () => loadSessions(nextSessions));

@@ -7,9 +7,10 @@ import { moved } from "./waiting.js";
  * Return the commands of a session.
  *
  * @param {{sessionId: string, apply: (action: object) => void, refresh: () => Promise<void>,
+ *   refreshSchedules: () => Promise<void>,
  *   onError: (message: string | null) => void, onChange: () => void}} session
  */
-export function commandsOf({ sessionId, apply, refresh, onError, onChange }) {
+export function commandsOf({ sessionId, apply, refresh, refreshSchedules, onError, onChange }) {
   // One after the other: messages arrive in the order in which they were written, and each command on the inbox
   // counts on the order that the one before it has left.
   let messages = Promise.resolve();
@@ -18,7 +19,7 @@ export function commandsOf({ sessionId, apply, refresh, onError, onChange }) {
   const path = (...rest) => sessionPath(sessionId, ...rest);
 
   // Returns the reply, or null when the server refused.
-  async function during(key, what, method, address, body) {
+  async function during(key, what, method, address, body, again = refresh) {
     const id = crypto.randomUUID();
     apply({ type: "begin", key, id, what });
     let reply = null;
@@ -28,10 +29,12 @@ export function commandsOf({ sessionId, apply, refresh, onError, onChange }) {
     } catch (error) {
       onError(error.message);
     }
-    await refresh();
+    await again();
     apply({ type: "end", key, id });
     return reply;
   }
+
+  const againOf = (waitId) => (waitId.startsWith("schedule:") ? refreshSchedules : refresh);
 
   function inInbox(messageId, what, method, body, ...rest) {
     const command = () => during(`inbox/${messageId}`, what, method, path("inbox", messageId, ...rest), body);
@@ -101,11 +104,11 @@ export function commandsOf({ sessionId, apply, refresh, onError, onChange }) {
       resolve(interruptId, "declined", { approved: false, ...(message && { message }) }),
 
     /** Go on without waiting for a time. */
-    skipWait: (id) => during(`wait/${id}`, { does: "skip" }, "POST", path("waits", id, "skip")),
+    skipWait: (id) => during(`wait/${id}`, { does: "skip" }, "POST", path("waits", id, "skip"), {}, againOf(id)),
 
     /** Move a time, or a deadline. Resolves to whether the server took it. */
     changeWait: async (id, until) =>
-      (await during(`wait/${id}`, { does: "change", until }, "PATCH", path("waits", id), { until })) !== null,
+      (await during(`wait/${id}`, { does: "change", until }, "PATCH", path("waits", id), { until }, againOf(id))) !== null,
 
     /** Do without what is waited for. */
     cancelWait: (id) => during(`wait/${id}`, { does: "cancel" }, "DELETE", path("waits", id)),
@@ -173,6 +176,23 @@ export function commandsOf({ sessionId, apply, refresh, onError, onChange }) {
 
     /** Deliver a waiting message in another way. */
     deliver: (messageId, delivery) => inInbox(messageId, {}, "POST", { delivery }, "deliver"),
+
+    /** Have a message come by itself, or change one that does. Resolves to why the server refused, or to null. */
+    async schedule(id, body) {
+      try {
+        if (id === null) await request("POST", path("schedules"), body, { onDelay: onError });
+        else await request("PATCH", path("schedules", id), body, { onDelay: onError });
+        await refreshSchedules();
+        onChange();
+        return null;
+      } catch (error) {
+        return error.message;
+      }
+    },
+
+    /** Forget a schedule. */
+    cancelSchedule: (id) =>
+      during(`wait/schedule:${id}`, { does: "cancel" }, "DELETE", path("schedules", id), undefined, refreshSchedules),
 
     /** Load the messages before the oldest one that is shown. */
     async older(before) {

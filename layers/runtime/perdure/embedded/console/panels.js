@@ -114,7 +114,7 @@ function factsOf(step, now) {
   const facts = [];
   if (step.askedAt) {
     const waited = duration(between(step.askedAt, step.decidedAt, now));
-    facts.push(step.decidedAt ? `decided after ${waited}` : `asked ${clock(step.askedAt, now)}`);
+    facts.push(step.decidedAt ? `${step.asks ? "answered" : "decided"} after ${waited}` : `asked ${clock(step.askedAt, now)}`);
   }
   if (step.startedAt) {
     facts.push(clock(step.startedAt, now));

@@ -11,6 +11,7 @@ export function initialState(sessionId) {
   return {
     sessionId,
     snapshot: null, // the latest one, without its messages
+    schedules: null, // messages that come by themselves, the next one first
     waits: null, // what the session waits for, with what can be done about it; read behind the snapshot
     asOf: 0, // every event up to this sequence is part of the snapshot
     messages: [], // oldest first, contiguous
@@ -42,6 +43,8 @@ export function reduce(state, action) {
       return takeSnapshot(state, action.snapshot, action.asOf ?? 0);
     case "waits":
       return { ...state, waits: action.waits };
+    case "schedules":
+      return { ...state, schedules: action.schedules };
     case "older_messages":
       return takeOlder(state, action.page);
     case "stream_restarted":

@@ -18,6 +18,8 @@ const CHANGES = new Set([
   "tool.awaits_event", "tool.event_arrived", "wait.skipped", "wait.changed", "wait.cancelled",
 ]);
 
+const SCHEDULED = /^(schedule\.|wait\.)/;
+
 // What only the list of waits tells: what can be done, what is waited for, when remote work is looked at next.
 const TOLD_BY_WAITS = new Set(["timer", "event", "task", "result"]);
 
@@ -30,6 +32,7 @@ export function openSession(sessionId, { onState, onOnline, onError, onChange })
   let stream = null;
   let closed = false;
   let wanted = false; // a newer snapshot is wanted
+  let schedulesWanted = true;
   let fetching = null;
   let loaded = false;
 
@@ -56,6 +59,7 @@ export function openSession(sessionId, { onState, onOnline, onError, onChange })
         const snapshot = await get(sessionPath(sessionId));
         apply({ type: "snapshot", snapshot, asOf });
         if (snapshot.state?.waiting_for?.some(({ kind }) => TOLD_BY_WAITS.has(kind))) await fetchWaits();
+        if (schedulesWanted) await fetchSchedules();
       } catch (error) {
         if (error instanceof ApiError && !error.retryable) {
           onError(error.message);
@@ -75,6 +79,22 @@ export function openSession(sessionId, { onState, onOnline, onError, onChange })
       if (!(error instanceof ApiError) || error.retryable) throw error;
       apply({ type: "waits", waits: null }); // then nothing can be done about them here
     }
+  }
+
+  async function fetchSchedules() {
+    schedulesWanted = false;
+    try {
+      const { schedules } = await get(sessionPath(sessionId, "schedules"));
+      apply({ type: "schedules", schedules });
+    } catch (error) {
+      schedulesWanted = true;
+      throw error;
+    }
+  }
+
+  function refreshSchedules() {
+    schedulesWanted = true;
+    return refresh();
   }
 
   // The timeline is made from the whole retained history; then the stream goes on where the pages end.
@@ -105,7 +125,9 @@ export function openSession(sessionId, { onState, onOnline, onError, onChange })
       fillGap();
       return;
     }
-    if (event.sequence !== undefined && CHANGES.has(event.type)) {
+    if (event.sequence === undefined) return;
+    if (SCHEDULED.test(event.type)) refreshSchedules();
+    if (CHANGES.has(event.type)) {
       refresh();
       onChange();
     }
@@ -148,7 +170,7 @@ export function openSession(sessionId, { onState, onOnline, onError, onChange })
   refresh();
   catchUp();
 
-  const commands = commandsOf({ sessionId, apply, refresh, onError, onChange });
+  const commands = commandsOf({ sessionId, apply, refresh, refreshSchedules, onError, onChange });
   return {
     ...commands,
     older: () => commands.older(state.nextBefore),

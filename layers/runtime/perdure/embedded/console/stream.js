@@ -11,7 +11,7 @@ const TYPES = [
   "session.reopened", "session.seeded", "session.started", "task.looked", "task.reconciling", "task.cancelled",
   "tool.step_recorded", "tool.output", "tool.awaits_event", "tool.event_arrived", "wait.skipped", "wait.changed",
   "wait.cancelled", "schedule.set", "schedule.fired", "schedule.late", "schedule.failed", "schedule.skipped",
-  "schedule.cancelled",
+  "schedule.cancelled", "approval.by_grant", "approval.revoked",
 ];
 
 const REOPEN_MS = 1000;

@@ -38,6 +38,7 @@ function rowOf(state, step) {
     recorded: (call.records ?? []).filter(({ kind }) => kind === "step").map(({ name }) => name),
     reconnects: total(step.reconnects),
     resets: total(step.resets),
+    asks: Boolean(call.questions),
     askedAt: call.askedAt ?? null,
     decidedAt: (decision ?? answered)?.at ?? null,
     tokens: tokensOf(step.usage),

@@ -6,6 +6,7 @@ import { withNotices } from "./notices.js";
 import { activityOf, indicatorOf, isPaused, isStopping, statusOf, waitingOf } from "./status.js";
 import { TURNS_SHOWN, timelineOf } from "./timeline.js";
 import { inboxOf } from "./waiting.js";
+import { schedulesOf } from "./when.js";
 
 const CUT = new Set(["interrupted", "superseded"]);
 
@@ -36,6 +37,7 @@ export function view(state) {
     openQuestion: openQuestionOf(state),
     usage: state.snapshot?.usage ?? null,
     timeline: timelineOf(state),
+    schedules: schedulesOf(state),
     olderTurns: Math.max(0, Object.keys(state.turns).length - TURNS_SHOWN),
   };
 }
