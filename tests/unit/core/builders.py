@@ -20,7 +20,7 @@ from perdure.core.commands import (
     ToolFinished,
     ToolStarted,
 )
-from perdure.core.control_commands import ReceiptClaim
+from perdure.core.control_commands import PauseSession, ReceiptClaim, ResumeSession
 from perdure.core.decide import decide
 from perdure.core.decision import Decision
 from perdure.core.entries import Actor, Entry, Event, Input, Message
@@ -29,6 +29,18 @@ from perdure.core.head import Call, Head, ModelStep, Turn
 from perdure.core.history import HistoryItem, ToolResultItem, history
 from perdure.core.public import public_calls, public_messages
 from perdure.core.usage import CallUsage
+from perdure.core.wait_commands import (
+    CancelWait,
+    ChangeWait,
+    EventArrived,
+    Question,
+    SkipWait,
+    StepRecorded,
+    TaskLooked,
+    TaskStarted,
+    ToolAsked,
+    ToolParked,
+)
 
 JsonObject = dict[str, Any]
 
@@ -62,6 +74,19 @@ def a_safe_write(tool_name: str = "put", **changes: Any) -> RequestedCall:
 def a_single_write(tool_name: str = "pay", **changes: Any) -> RequestedCall:
     """Return a call of a tool whose body may run once; not gated unless told so."""
     return a_call(tool_name, "non_idempotent_write", **changes)
+
+
+def a_question(question: str = "Which colour?", **arguments: Any) -> RequestedCall:
+    """Return the model's call of `ask_user`; `approval_deadline` is how long the user has."""
+    deadline = arguments.pop("approval_deadline", None)
+    told = {"question": question, **arguments}
+    return a_read("ask_user", arguments=told, built_in=True, approval_deadline=deadline)
+
+
+def a_wait(seconds: float = 3600, reason: str | None = None) -> RequestedCall:
+    """Return the model's call of `durable_wait`."""
+    arguments = {"duration_seconds": seconds} | ({"reason": reason} if reason else {})
+    return a_read("durable_wait", arguments=arguments, built_in=True)
 
 
 def a_claim(key: str, content: str = "content") -> ReceiptClaim:
@@ -106,6 +131,21 @@ class Play:
 
     def answer(self, interrupt_id: str, answer: str, **changes: Any) -> Decision:
         return self.approve(interrupt_id, approved=None, answer=answer, **changes)
+
+    def pause(self) -> Decision:
+        return self.apply(PauseSession(actor=ALICE))
+
+    def resume(self) -> Decision:
+        return self.apply(ResumeSession(actor=ALICE))
+
+    def skip(self, wait_id: str, **details: Any) -> Decision:
+        return self.apply(SkipWait(wait_id=wait_id, actor=BOB, details=details))
+
+    def move(self, wait_id: str, until: datetime | None) -> Decision:
+        return self.apply(ChangeWait(wait_id=wait_id, until=until, actor=BOB))
+
+    def cancel(self, wait_id: str) -> Decision:
+        return self.apply(CancelWait(wait_id=wait_id, actor=BOB))
 
     def stop(self, **changes: Any) -> Decision:
         return self.apply(replace(StopTurn(actor=ALICE), **changes))
@@ -159,6 +199,47 @@ class Play:
             assert self.starts(call_id, owner=f"worker-of-{call_id}-{self.call(call_id).attempt}")
         return self.finishes(call_id, output, outcome)
 
+    def _ending(self, call_id: str) -> dict[str, Any]:
+        call = self.call(call_id)
+        return {"turn_id": self.turn.turn_id, "call_id": call_id, "attempt": call.attempt, "started_at": self.now}
+
+    def begins(self, call_id: str) -> None:
+        """Have a worker begin a call's attempt; a write is started."""
+        if not self.call(call_id).is_read:
+            assert self.starts(call_id, owner=f"worker-of-{call_id}-{self.call(call_id).attempt}")
+
+    def asks(self, call_id: str, question: str = "Really?", *, continuation: Any = None, **changes: Any) -> Decision:
+        """End an attempt that was begun: its tool asks first."""
+        asked = Question(question=question, **changes)
+        return self.apply(ToolAsked(**self._ending(call_id), question=asked, continuation=continuation))
+
+    def parks(
+        self, call_id: str, name: str = "nap", sleep: timedelta | None = None, *, event: bool = False
+    ) -> Decision:
+        """End an attempt that was begun: its tool goes on later."""
+        return self.apply(ToolParked(**self._ending(call_id), name=name, sleep=sleep, event=event))
+
+    def records(self, call_id: str, name: str = "first", value: Any = 1) -> bool:
+        """Have a running tool record a step; returns whether it counts."""
+        call = self.call(call_id)
+        recorded = StepRecorded(
+            turn_id=self.turn.turn_id, call_id=call_id, attempt=call.attempt, name=name, value=value
+        )
+        return bool(self.apply(recorded).reply["recorded"])
+
+    def starts_task(self, call_id: str, interval: timedelta = timedelta(seconds=10), **changes: Any) -> Decision:
+        """End an attempt that was begun: its tool has started remote work, `job-1`."""
+        started = TaskStarted(**self._ending(call_id), task_id="job-1", interval=interval)
+        return self.apply(replace(started, **changes))
+
+    def looks(self, call_id: str, interval: timedelta = timedelta(seconds=10), **changes: Any) -> Decision:
+        """End a look at remote work that goes on."""
+        return self.apply(replace(TaskLooked(**self._ending(call_id), interval=interval), **changes))
+
+    def arrives(self, call_id: str, name: str, value: Any = None) -> Decision:
+        """Have trusted code bring an event."""
+        return self.apply(EventArrived(call_id=call_id, name=name, actor=BOB, value=value))
+
     def loses(self, step_id: str, *, claimed: bool = True, final: bool = False, attempt: int | None = None) -> Decision:
         """Give up the attempt of a step that is expected now."""
         if attempt is None:
@@ -205,6 +286,22 @@ class Play:
     @property
     def last(self) -> Entry:
         return self.log[-1]
+
+    def facts(self, call_id: str) -> list[tuple[str, str, Any]]:
+        """Return kind, name and value of the facts of a call that HEAD still knows of."""
+        call = self.call(call_id)
+        versions = set(call.records) | ({call.task.version, call.task.resolution} if call.task else set())
+        kept = [fact for entry in self.log if entry.version in versions for fact in entry.facts]
+        return [(fact.kind, fact.name, fact.value) for fact in kept if fact.call_id == call_id]
+
+    @property
+    def timers(self) -> list[tuple[str, datetime]]:
+        return [(timer.timer_id, timer.due_at) for timer in expected_timers(self.head)]
+
+    def reason(self, call_id: str) -> str | None:
+        """Return why a call was ended, as everybody is told."""
+        (ended,) = [e for e in self.events("tool_call_finished") if e.payload["tool_call_id"] == call_id]
+        return ended.payload.get("cancellation_reason")
 
     def events(self, *types: str) -> list[Event]:
         return [event for entry in self.log for event in entry.events if not types or event.type in types]

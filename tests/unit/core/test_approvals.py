@@ -345,3 +345,40 @@ def test_a_call_whose_arguments_are_no_json_is_hashed_as_it_was_sent() -> None:
 
     assert play.turn.interrupts[0].arguments_hash == content_hash("{oops")
     assert play.public_calls()[0]["arguments_hash"] == content_hash("{oops")
+
+
+def test_a_call_that_is_approved_with_other_arguments_keeps_both() -> None:
+    play = gated()
+
+    play.approve(CALL, arguments={"of": "half"}, message="half is enough")
+
+    assert play.facts(CALL) == [("arguments", "", {"of": "half"})]
+    (resolved,) = play.events("interrupt_resolved")
+    assert resolved.payload["arguments"] == {"of": "half"}
+    (shown,) = play.public_calls()
+    assert (shown["arguments"], shown["requested_arguments"]) == ({"of": "half"}, {"of": "pay"})
+    play.runs(CALL, "paid")
+    assert "it ran with" in str(play.history()[-1])
+    assert play.call(CALL).records == ()
+
+
+def test_changed_arguments_outlive_a_question_and_a_sleep_of_their_tool() -> None:
+    play = gated()
+    play.approve(CALL, arguments={"of": "half"})
+    play.begins(CALL)
+    play.asks(CALL)
+    play.answer(f"{CALL}-input-1", "yes")
+    play.begins(CALL)
+    play.parks(CALL, "nap", HOUR)
+    play.skip(CALL)
+
+    assert [kind for kind, _, _ in play.facts(CALL)] == ["arguments", "question", "answer", "sleep"]
+
+
+def test_only_an_approved_call_may_have_other_arguments() -> None:
+    play = gated()
+
+    with pytest.raises(InvalidRequestError):
+        play.reject(CALL, arguments={"of": "half"})
+
+    assert play.pending == [CALL]

@@ -106,7 +106,8 @@ def look_later(draft: Draft, call: Call, interval: timedelta) -> None:
     at = draft.now + interval
     if interval > LONGEST_QUEUE_DELAY:
         wait = Wait(kind="task", since=draft.now, until=at, fence=draft.version)
-        waiting = replace(_next_look(call, None), ready_at=None, first_attempt_at=None, wait=wait)
+        ended = replace(_next_look(call, None), attempt=call.attempt, spared=call.spared)  # the next one begins then
+        waiting = replace(ended, ready_at=None, first_attempt_at=None, wait=wait)
         draft.set_turn(draft.turn.with_call(waiting))
     else:
         later = replace(_next_look(call, at), ready_at=at, first_attempt_at=at)
