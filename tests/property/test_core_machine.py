@@ -158,15 +158,13 @@ class CoreMachine(RuleBasedStateMachine):
     @rule(data=st.data(), approved=st.booleans(), message=st.sampled_from([None, "please"]), wrong=st.booleans())
     def resolve(self, data: st.DataObject, approved: bool, message: str | None, wrong: bool) -> None:
         interrupt = data.draw(st.sampled_from([i for i in self.world.turn.interrupts if i.raised_at is not None]))
-        asks = interrupt.kind == "question"
-        wrong = wrong and not asks
+        asks, wrong = interrupt.kind == "question", wrong and interrupt.kind == "approval"
         shown = "another" if wrong else data.draw(st.sampled_from([None, interrupt.arguments_hash or None]))
         decided = self.world.do(
             ResolveInterrupt(
                 interrupt_id=interrupt.interrupt_id,
                 actor=BOB,
-                approved=None if asks and approved else approved,
-                answer="yes" if asks and approved else None,
+                **({"answer": "yes"} if asks and approved else {"approved": approved}),
                 message=message,
                 arguments_hash=shown,
             )

@@ -1,4 +1,4 @@
-"""Remote work of tools: started, looked at, asked for, asked to stop; and the look for an unknown outcome."""
+"""Remote work of tools: started, looked at, asked for, and asked to stop."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from perdure.core import texts
 from perdure.core.commands import AttemptPutOff, ToolFinished, ToolsFinished
 from perdure.core.expected import expected_timers, sweep_due_at
 from perdure.core.head import Task
-from perdure.core.limits import RECONCILE_DELAYS, START_LEASE
+from perdure.core.limits import START_LEASE
 from perdure.core.wait_commands import Question, TaskCancelled
 from perdure.errors import NotFoundError
-from tests.unit.core.builders import Play, a_call, a_read, a_safe_write, a_single_write, asked_for
+from tests.unit.core.builders import Play, a_call, a_read, a_single_write, asked_for
 
 CALL = "call-2-0"
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
@@ -397,60 +397,3 @@ def test_a_task_that_nobody_can_look_after_is_over(effect: str, status: str) -> 
     play.starts_task(CALL, polls=False)
 
     assert (play.status(CALL), play.result(CALL)["output"]) == (status, texts.NO_POLLER)
-
-
-# --- an outcome that is not known --------------------------------------------------------------------
-
-
-def reconciling() -> Play:
-    play, _ = asked_for(a_single_write("pay", reconciles=True))
-    play.begins(CALL)
-    play.loses(CALL)
-    return play
-
-
-def test_what_became_of_a_lost_write_is_looked_up_before_the_model_is_told() -> None:
-    play = reconciling()
-
-    (look,) = play.dispatches
-    assert look.kind == "poll_tool_task"
-    assert play.events("task.reconciling")
-    play.finishes(CALL, "paid")
-    assert (play.status(CALL), play.result(CALL)["output"]) == ("succeeded", "paid")
-
-
-def test_an_outcome_that_stays_unknown_is_said_to_be() -> None:
-    play = reconciling()
-
-    for delay in RECONCILE_DELAYS:
-        play.looks(CALL)
-        assert play.dispatches[0].not_before == play.now + delay
-    play.looks(CALL)
-
-    assert (play.status(CALL), play.result(CALL)["output"]) == ("outcome_unknown", texts.OUTCOME_UNKNOWN)
-
-
-def test_a_failing_look_for_an_outcome_does_not_look_for_ever() -> None:
-    play = reconciling()
-
-    for _ in range(3):
-        play.finishes(CALL, outcome="error")
-
-    assert play.status(CALL) == "outcome_unknown"
-
-
-def test_a_stop_ends_the_look_for_an_outcome_and_there_is_nothing_to_ask_to_stop() -> None:
-    play = reconciling()
-
-    play.stop()
-
-    assert (play.status(CALL), play.head.turn, play.dispatches) == ("outcome_unknown", None, ())
-
-
-def test_an_idempotent_write_is_looked_up_when_its_attempts_are_spent() -> None:
-    play, _ = asked_for(a_safe_write(reconciles=True))
-    for _ in range(3):
-        play.begins(CALL)
-        play.finishes(CALL, outcome="error")
-
-    assert [d.kind for d in play.dispatches] == ["poll_tool_task"]
