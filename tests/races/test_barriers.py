@@ -283,18 +283,18 @@ async def test_eight_results_at_once_all_hold(adapter: str, order: Order) -> Non
 
         assert list(outcomes.values()) == [None] * 8
         assert len(bodies.ran) == len(set(bodies.ran)) == 8
-        assert max(rig.race.trace.lost().values(), default=0) <= 7
+        assert max(rig.race.trace.lost().values(), default=0) <= 1
 
 
 @pytest.mark.parametrize(
     ("adapter", "name", "most"),
     [
-        ("sqlite", "lockstep", 63),
-        ("sqlite", "together", 63),
+        ("sqlite", "lockstep", 0),
+        ("sqlite", "together", 0),
         ("embedded", "together", 1),
-        ("dynamodb", "seed-0", 3),
-        ("dynamodb", "lockstep", 3),
-        ("dynamodb", "together", 3),
+        ("dynamodb", "seed-0", 1),
+        ("dynamodb", "lockstep", 1),
+        ("dynamodb", "together", 1),
     ],
 )
 async def test_x14_sixty_four_results_at_once_all_hold_with_bounded_retries(adapter: str, name: str, most: int) -> None:
