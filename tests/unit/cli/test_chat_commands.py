@@ -1,6 +1,5 @@
 """The commands of `perdure chat`, typed at a terminal while a turn runs, waits, or has failed."""
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -8,13 +7,6 @@ import pytest
 from perdure.cli.commands import command_of
 from tests.unit.cli import talkers
 from tests.unit.cli.terminal import Person, at_a_terminal
-
-
-@pytest.fixture(autouse=True)
-def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(talkers.gate, "opened", asyncio.Event())
-    monkeypatch.setattr(talkers, "wiped", [])
-    monkeypatch.setattr(talkers, "mended", [])
 
 
 @pytest.fixture

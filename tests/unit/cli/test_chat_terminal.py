@@ -22,12 +22,6 @@ QUESTION = "[y]es, [n]o, or no with a reason: "
 TALKERS = "tests.unit.cli.talkers:agent"
 
 
-@pytest.fixture(autouse=True)
-def fresh_talkers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(talkers, "gate", talkers.Gate())
-    talkers.wiped.clear()
-
-
 @contextlib.asynccontextmanager
 async def a_server(database: Path) -> AsyncIterator[tuple[str, Session]]:
     """Run a server on a database; give its address and a session of somebody else's who uses it too."""
