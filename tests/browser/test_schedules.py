@@ -135,7 +135,7 @@ def test_schedules_work_by_keyboard_fit_a_phone_and_have_names_and_contrast(page
     page.set_viewport_size({"width": 390, "height": 844})
     page.get_by_role("group", name="Show").get_by_role("button", name="Timeline").click()
     for scheme in ("light", "dark"):
-        page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
+        page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
         assert page.evaluate(TOO_WIDE) == []
         assert page.evaluate(NAMELESS) == []
         assert page.evaluate(TOO_FAINT) == []

@@ -103,7 +103,7 @@ export function approvalForm(on) {
       show(edit, shown.editable !== null && shown.blocked === null);
       left.until(shown.deadline);
       show(deadline, shown.deadline !== null && !busy);
-      time.update({ at: shown.deadline, changeable: true, busy: shown.changing });
+      time.update({ at: shown.deadline, changeable: true });
       if (problem.hidden || !edits) check();
       else approve.disabled = true;
     },

@@ -72,7 +72,6 @@ function approvalOf(state, part, interrupt) {
     deadline: interrupt.deadline ?? null,
     blocked: interrupt.blocked ?? null,
     deciding: state.deciding[interrupt.interrupt_id] ?? null,
-    changing: state.doing[`wait/${interrupt.interrupt_id}`] !== undefined,
   };
 }
 
@@ -85,7 +84,6 @@ function questionOf(state, part, interrupt) {
     freeText: interrupt.allows_free_text !== false,
     deadline: interrupt.deadline ?? null,
     deciding: state.deciding[interrupt.interrupt_id] ?? null,
-    changing: state.doing[`wait/${interrupt.interrupt_id}`] !== undefined,
   };
 }
 

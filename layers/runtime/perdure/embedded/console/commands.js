@@ -15,6 +15,7 @@ export function commandsOf({ sessionId, apply, refresh, refreshSchedules, onErro
   // counts on the order that the one before it has left.
   let messages = Promise.resolve();
   let inbox = Promise.resolve();
+  let waits = Promise.resolve();
 
   const path = (...rest) => sessionPath(sessionId, ...rest);
 
@@ -107,8 +108,12 @@ export function commandsOf({ sessionId, apply, refresh, refreshSchedules, onErro
     skipWait: (id) => during(`wait/${id}`, { does: "skip" }, "POST", path("waits", id, "skip"), {}, againOf(id)),
 
     /** Move a time, or a deadline. Resolves to whether the server took it. */
-    changeWait: async (id, until) =>
-      (await during(`wait/${id}`, { does: "change", until }, "PATCH", path("waits", id), { until }, againOf(id))) !== null,
+    changeWait(id, until) {
+      const what = { does: "change", until };
+      const change = () => during(`wait/${id}`, what, "PATCH", path("waits", id), { until }, againOf(id));
+      waits = waits.then(change); // the last one that was asked for holds
+      return waits.then((reply) => reply !== null);
+    },
 
     /** Do without what is waited for. */
     cancelWait: (id) => during(`wait/${id}`, { does: "cancel" }, "DELETE", path("waits", id)),

@@ -73,7 +73,7 @@ export function questionForm(on) {
       for (const control of [...node.querySelectorAll(".choices button"), field, answer, decline]) control.disabled = busy;
       left.until(question.deadline);
       show(deadline, question.deadline !== null && !busy);
-      time.update({ at: question.deadline, changeable: true, busy: question.changing });
+      time.update({ at: question.deadline, changeable: true });
     },
   };
 }

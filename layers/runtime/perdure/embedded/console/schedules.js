@@ -45,7 +45,7 @@ function scheduleNode(on) {
       const tried = schedule.attempt > 1 ? `try ${schedule.attempt}` : null;
       setText(facts, ["", clock(schedule.nextAt, Date.now()), tried].filter((fact) => fact !== null).join(" · "));
       setText(again, whenText(schedule.when));
-      time.update({ at: schedule.nextAt, changeable: true, busy: schedule.busy });
+      time.update({ at: schedule.nextAt, changeable: true });
     },
   };
 }

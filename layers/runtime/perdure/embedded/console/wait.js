@@ -19,7 +19,7 @@ export function waitCard(on) {
   const since = el("span", {});
   const left = countdown();
   const facts = el("p", { class: "facts" }, left.node, since);
-  const unless = (action) => () => shown.doing === null && action();
+  const unless = (action) => () => ["skip", "cancel"].includes(shown.doing?.does) || action();
   const skip = el("button", { type: "button", class: "small", onclick: unless(() => leave(() => on.onSkip(shown.key))) });
   const cancel = el("button", { type: "button", class: "small", onclick: unless(() => leave(() => on.onCancelWait(shown.key))) }, "Cancel it");
   const time = timeControl((at) => on.onChangeWait(shown.key, at), { before: [skip], after: [cancel] });
@@ -50,7 +50,7 @@ export function waitCard(on) {
       setText(skip, wait.kind === "task" ? "Look now" : "Don't wait");
       show(skip, wait.does.includes("skip"));
       show(cancel, wait.does.includes("cancel"));
-      time.update({ at: look ?? wait.until, changeable: wait.does.includes("change"), busy: wait.doing !== null });
+      time.update({ at: look ?? wait.until, changeable: wait.does.includes("change") });
     },
   };
 }
@@ -64,18 +64,19 @@ function titleOf({ kind, name, reason }, tool) {
 }
 
 /**
- * Return `{ node, update({ at, changeable, busy }) }` of the buttons that move a time, by steps or to any other.
+ * Return `{ node, update({ at, changeable }) }` of the buttons that move a time, by steps or to any other.
  *
  * `onChange(at)` resolves to whether the new time was taken. The field stays open, and as it is, until then. `ends`
  * false: it may be taken away, by `onChange(null)`.
  */
 export function timeControl(onChange, { before = [], after = [], label = "Another time", ends = true } = {}) {
-  let shown = { at: null, busy: false };
+  let shown = { at: null };
+  let asked = null; // the time that is on its way to the server: steps that follow quickly add up
   const steps = STEPS.map(([text, ms, tells]) =>
     el("button", { type: "button", class: "small", title: tells, "aria-label": tells, onclick: () => later(ms) }, text),
   );
   const open = el("button", { type: "button", class: "small", "aria-expanded": "false", onclick: unfold }, `${label}…`);
-  const none = el("button", { type: "button", class: "small", onclick: () => shown.busy || onChange(null) }, "No deadline");
+  const none = el("button", { type: "button", class: "small", onclick: () => change(null) }, "No deadline");
   const field = el("input", { type: "datetime-local", step: "1", "aria-label": `${label} (your local time)` });
   const save = el("button", { type: "submit", class: "small primary" }, "Save");
   const back = el("button", { type: "button", class: "small", onclick: fold }, "Back");
@@ -83,10 +84,14 @@ export function timeControl(onChange, { before = [], after = [], label = "Anothe
   const buttons = el("div", { class: "actions" }, ...before, ...steps, open, ...(ends ? [] : [none]), ...after);
   const node = el("div", { class: "time" }, buttons, form);
 
-  function later(ms) {
-    if (shown.busy || !shown.at) return;
-    onChange(new Date(Math.max(Date.parse(shown.at), Date.now()) + ms).toISOString());
+  async function change(at) {
+    asked = at;
+    const taken = await onChange(at);
+    if (asked === at) asked = null;
+    return taken;
   }
+
+  const later = (ms) => change(new Date(Math.max(Date.parse(asked ?? shown.at), Date.now()) + ms).toISOString());
 
   function unfold() {
     field.value = localInput(shown.at ?? new Date().toISOString());
@@ -108,8 +113,7 @@ export function timeControl(onChange, { before = [], after = [], label = "Anothe
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     event.stopPropagation();
-    if (shown.busy || !field.value) return;
-    if (await onChange(new Date(field.value).toISOString())) fold();
+    if (field.value && (await change(new Date(field.value).toISOString()))) fold();
   });
   form.addEventListener("keydown", (event) => event.key === "Escape" && fold());
 
@@ -119,7 +123,6 @@ export function timeControl(onChange, { before = [], after = [], label = "Anothe
       shown = next;
       for (const step of steps) show(step, next.changeable && Boolean(next.at));
       show(open, next.changeable);
-      for (const control of [...steps, open, none, save]) setAttribute(control, "aria-disabled", next.busy ? "true" : null);
       if (!next.changeable) setOpen(false);
     },
   };
