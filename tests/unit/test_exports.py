@@ -14,6 +14,7 @@ import perdure
         *("AgentDefinition", "InboxSettings", "ReconnectPolicy", "ToolContext", "ToolExecutionError", "ToolPolicy"),
         *("Actor", "Caller", "function_tool"),
         *("ToolInputRequested", "ToolTask", "TaskPending", "DidNotHappenError", "EventTimeoutError", "UnsettledError"),
+        *("Answer", "Occurrence", "ScheduleRetryError", "ScheduleEndedError"),
     ],
 )
 def test_what_an_agent_is_written_with_is_there(name: str) -> None:

@@ -20,9 +20,17 @@ if TYPE_CHECKING:
     from perdure.agents.prepare import StepChanges
     from perdure.agents.prompt import PromptSection
     from perdure.agents.reconnect import ReconnectPolicy
+    from perdure.agents.schedules import Occurrence, ScheduleEndedError, ScheduleRetryError
     from perdure.agents.stop_policies import StopPolicy, stop_after, token_budget
     from perdure.agents.tools import ToolContext, current_tool_context, function_tool
-    from perdure.agents.waiting import DidNotHappenError, EventTimeoutError, TaskPending, ToolInputRequested, ToolTask
+    from perdure.agents.waiting import (
+        Answer,
+        DidNotHappenError,
+        EventTimeoutError,
+        TaskPending,
+        ToolInputRequested,
+        ToolTask,
+    )
     from perdure.checks import Caller
     from perdure.client import connect
     from perdure.core.cursor import advance_sequence
@@ -34,6 +42,7 @@ __all__ = [
     "BUILT_IN_TOOLS",
     "Actor",
     "AgentDefinition",
+    "Answer",
     "BuiltInTool",
     "Caller",
     "ContextOverflowError",
@@ -42,9 +51,12 @@ __all__ = [
     "FileRef",
     "InboxSettings",
     "InstructionContext",
+    "Occurrence",
     "PerdureError",
     "PromptSection",
     "ReconnectPolicy",
+    "ScheduleEndedError",
+    "ScheduleRetryError",
     "StepChanges",
     "StopPolicy",
     "TaskPending",
@@ -68,6 +80,7 @@ __all__ = [
 _HOMES = {
     "Actor": ("perdure.core.entries", "Actor"),
     "AgentDefinition": ("perdure.agents.definition", "AgentDefinition"),
+    "Answer": ("perdure.agents.waiting", "Answer"),
     "BUILT_IN_TOOLS": ("perdure.agents.built_ins", "BUILT_IN_TOOLS"),
     "BuiltInTool": ("perdure.agents.built_ins", "BuiltInTool"),
     "Caller": ("perdure.checks", "Caller"),
@@ -77,9 +90,12 @@ _HOMES = {
     "FileRef": ("perdure.core.entries", "FileRef"),
     "InboxSettings": ("perdure.agents.inbox", "InboxSettings"),
     "InstructionContext": ("perdure.agents.definition", "InstructionContext"),
+    "Occurrence": ("perdure.agents.schedules", "Occurrence"),
     "PerdureError": ("perdure.errors", "PerdureError"),
     "PromptSection": ("perdure.agents.prompt", "PromptSection"),
     "ReconnectPolicy": ("perdure.agents.reconnect", "ReconnectPolicy"),
+    "ScheduleEndedError": ("perdure.agents.schedules", "ScheduleEndedError"),
+    "ScheduleRetryError": ("perdure.agents.schedules", "ScheduleRetryError"),
     "StepChanges": ("perdure.agents.prepare", "StepChanges"),
     "StopPolicy": ("perdure.agents.stop_policies", "StopPolicy"),
     "TaskPending": ("perdure.agents.waiting", "TaskPending"),

@@ -127,6 +127,27 @@ def test_a_call_is_stored_with_checked_arguments_and_the_fixed_policy_whatever_t
     }
 
 
+def test_each_has_its_own_effect_and_nobody_has_to_approve_any() -> None:
+    agent = an_agent(built_in_tools=list(BUILT_IN_TOOLS))
+    arguments = {
+        "ask_user": '{"question": "?"}',
+        "durable_wait": '{"duration_seconds": 5}',
+        "read_tool_output": '{"tool_call_id": "call-2-0"}',
+        "set_schedule": '{"text": "x", "after": {"hours": 1}}',
+        "list_schedules": "{}",
+        "cancel_schedule": '{"schedule_id": "x"}',
+    }
+
+    calls = requested_calls(agent, tuple(a_call(name, arguments[name]) for name in BUILT_IN_TOOLS))
+
+    assert {call.tool_name: call.effect for call in calls} == dict.fromkeys(BUILT_IN_TOOLS, "read") | {
+        "set_schedule": "idempotent_write",
+        "cancel_schedule": "idempotent_write",
+    }
+    assert {call.requires_approval for call in calls} == {False}
+    assert {call.settled for call in calls} == {None}
+
+
 @pytest.mark.parametrize(
     ("name", "text", "told"),
     [
@@ -188,7 +209,7 @@ def test_any_runner_may_offer_them_and_an_enabled_name_is_reserved_for_it_too() 
         ),
         (
             {"built_in_tools": ["ask_user"], "tool_policies": {"ask_user": ToolPolicy()}},
-            r"a policy for 'ask_user': that of a built-in tool is fixed \(read, no approval\)",
+            r"a policy for 'ask_user': that of a built-in tool is fixed",
         ),
         ({"max_wait": timedelta(milliseconds=1500)}, "max_wait of agent 'support' must be whole seconds"),
         ({"max_wait": timedelta(0)}, "max_wait of agent 'support' must be whole seconds"),

@@ -10,6 +10,7 @@ import pytest
 
 from perdure.agents.schedules import Occurrence, ScheduleEndedError, ScheduleRetryError
 from perdure.agents.tools import ToolContext, function_tool
+from perdure.core import texts
 from perdure.errors import InvalidRequestError, NotFoundError, RequestConflictError
 from perdure.models.scripted import Reply, ScriptedModel, call, tool_results, user_texts
 from perdure.service import LOCAL_CALLER
@@ -75,6 +76,26 @@ async def test_a_model_sees_its_schedules_and_what_it_can_not_cancel() -> None:
         (listed,) = json.loads(results["list_schedules"][1])["schedules"]
         assert (listed["schedule_id"], listed["text"], listed["when"]) == ("tick", "tick", HOURLY)
         assert results["cancel_schedule"] == ("failed", "this session has no schedule 'none'")
+
+
+async def test_a_session_that_may_only_read_has_no_schedules_set_or_cancelled_and_may_see_them() -> None:
+    calls = (
+        call("set_schedule", text="x", after={"hours": 1}),
+        call("cancel_schedule", schedule_id="tick"),
+        call("list_schedules"),
+    )
+    async with open_stage(an_agent(model=asking(*calls), built_in_tools=TOOLS)) as stage:
+        await stage.service.set_schedule(LOCAL_CALLER, "s-1", text="tick", when=HOURLY, schedule_id="tick")
+        await stage.service.update_settings(LOCAL_CALLER, "s-1", {"approval_mode": "read_only"})
+        await stage.send("go")
+        await stage.run_all()
+
+        results = await stage.results()
+        blocked = ("rejected", texts.BLOCKED_BY_MODE.format(mode="read_only"))
+        assert (results["set_schedule"], results["cancel_schedule"]) == (blocked, blocked)
+        assert results["list_schedules"][0] == "succeeded"
+        (shown,) = (await stage.service.schedules(LOCAL_CALLER, "s-1"))["schedules"]
+        assert shown["schedule_id"] == "tick"
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Tools that the runtime itself brings: their names, descriptions, schemas and checks, for every runner.
 
-An agent enables them by name. An enabled name is reserved, and its policy is fixed: a read that nobody has to approve
+An agent enables them by name. An enabled name is reserved, and its policy is fixed: its own effect, and no approval
 (spec CLIENT-13).
 """
 
@@ -13,7 +13,7 @@ from decimal import Decimal
 from types import MappingProxyType
 from typing import Any
 
-from perdure.agents.policies import EffectivePolicy
+from perdure.agents.policies import Effect, EffectivePolicy
 from perdure.core.limits import MAX_TOOL_OUTPUT_BYTES
 from perdure.core.outputs import READER
 from perdure.errors import ConfigurationError
@@ -57,9 +57,6 @@ LONGEST_TIME = timedelta(days=3653)
 _LONGEST_CALL_ID = 64
 """In characters: what providers take."""
 
-POLICY = EffectivePolicy(effect="read", requires_approval=False)
-"""What holds for every built-in tool."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltInTool:
@@ -70,7 +67,8 @@ class BuiltInTool:
         validate: Checks raw arguments and returns those that are stored: without optional ones that are null. Raises
             ValueError with a short reason, which repeats no value.
         in_core: The session itself takes the call, when the model step that asked for it is committed. Else a worker
-            runs it as it runs other reads.
+            runs it as it runs other tools.
+        effect: What it does to the world: a session that may only read has no schedules set.
     """
 
     name: str
@@ -78,6 +76,12 @@ class BuiltInTool:
     parameters: JsonObject
     validate: Callable[[Mapping[str, Any]], JsonObject]
     in_core: bool = True
+    effect: Effect = "read"
+
+    @property
+    def policy(self) -> EffectivePolicy:
+        """What holds for its calls: nobody has to approve them."""
+        return EffectivePolicy(effect=self.effect, requires_approval=False)
 
 
 def built_in_tool(name: str, *, max_wait: timedelta = DEFAULT_MAX_WAIT) -> BuiltInTool:
@@ -112,7 +116,7 @@ def enabled(agent: str, names: Sequence[str], own: Collection[str], policies: Co
             raise ConfigurationError(f"tool {name} uses the name of an enabled built-in tool")
         if name in policies:
             raise ConfigurationError(
-                f"agent {agent!r} has a policy for {name!r}: that of a built-in tool is fixed (read, no approval)"
+                f"agent {agent!r} has a policy for {name!r}: that of a built-in tool is fixed"
             )
     return tuple(name for name in BUILT_IN_TOOLS if name in names)
 
@@ -360,6 +364,7 @@ _SCHEDULE_TOOLS = (
         parameters=_SET_SCHEDULE,
         validate=_checked_schedule,
         in_core=False,
+        effect="idempotent_write",
     ),
     BuiltInTool(
         name="list_schedules",
@@ -374,6 +379,7 @@ _SCHEDULE_TOOLS = (
         parameters=_CANCEL_SCHEDULE,
         validate=_checked_cancelling,
         in_core=False,
+        effect="idempotent_write",
     ),
 )
 

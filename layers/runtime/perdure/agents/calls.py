@@ -13,7 +13,7 @@ import re
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from perdure.agents.built_ins import POLICY, BuiltInTool
+from perdure.agents.built_ins import BuiltInTool
 from perdure.agents.definition import AgentDefinition, is_tool_name
 from perdure.agents.policies import EffectivePolicy
 from perdure.agents.runner import DeferredCall
@@ -101,8 +101,8 @@ def _checked(tool: FunctionTool | BuiltInTool, arguments: JsonObject) -> tuple[J
 
 
 def _policy(agent: AgentDefinition, name: str) -> EffectivePolicy:
-    if agent.built_in(name) is not None:
-        return POLICY
+    if (built_in := agent.built_in(name)) is not None:
+        return built_in.policy
     tool = agent.tool(name)
     return agent.policy_of(tool) if tool is not None else agent.policy_of_runners(name)
 
