@@ -50,6 +50,8 @@ def requested_calls(
 
 def _requested(agent: AgentDefinition, call: DeferredCall, offered: Collection[str] | None) -> RequestedCall:
     arguments, complaint = _parsed(call.arguments_text)
+    if call.provider_executed:
+        return _run_by_provider(call, arguments)
     built_in = agent.built_in(call.tool_name)
     own = agent.tool(call.tool_name)
     tool = built_in or own
@@ -73,7 +75,33 @@ def _requested(agent: AgentDefinition, call: DeferredCall, offered: Collection[s
         built_in=built_in is not None and built_in.in_core,
         lane=own.lane if own is not None else None,
         reconciles=own is not None and own.reconcile is not None,
+        shown=_shown(call, own),
     )
+
+
+def _run_by_provider(call: DeferredCall, arguments: JsonObject | None) -> RequestedCall:
+    """Return a call that its provider runs: it has its result, or trusted code brings it (spec TOOL-19)."""
+    return RequestedCall(
+        tool_name=storable_name(call.tool_name),
+        effect="read",
+        requires_approval=False,
+        provider_call_id=call.provider_call_id,
+        arguments=arguments,
+        arguments_text=None if arguments is not None else mended(call.arguments_text),
+        settled=("succeeded", mended(call.output) or '""') if call.output is not None else None,
+        brought=call.output is None,
+        shown=_shown(call, None),
+    )
+
+
+def _shown(call: DeferredCall, tool: FunctionTool | None) -> JsonObject | None:
+    """Return what is shown beside a call (spec TOOL-17); None: nothing."""
+    shown: JsonObject = {name: True for name in ("provider_executed", "dynamic") if getattr(call, name)}
+    if call.metadata is not None:
+        shown["provider_metadata"] = call.metadata
+    if tool is not None and tool.metadata is not None:
+        shown["tool_metadata"] = dict(tool.metadata)
+    return shown or None
 
 
 def changed_arguments(tool: FunctionTool | BuiltInTool, arguments: JsonObject) -> JsonObject:

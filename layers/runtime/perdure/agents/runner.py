@@ -90,11 +90,18 @@ Generate = Callable[[Generation], AsyncIterator[StreamItem]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeferredCall:
-    """A tool call that a model asked for. `arguments_text` is raw JSON text; empty means no arguments."""
+    """A tool call that a model asked for.
+
+    `arguments_text` is raw JSON text; empty means no arguments. The other fields are those of `ModelToolCall`.
+    """
 
     tool_name: str
     arguments_text: str = ""
     provider_call_id: str | None = None
+    provider_executed: bool = False
+    output: str | None = None
+    dynamic: bool = False
+    metadata: JsonObject | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

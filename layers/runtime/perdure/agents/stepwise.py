@@ -131,7 +131,13 @@ def _outcome(prepared: Prepared, context: AgentTurnContext, response: ModelRespo
     whole = response.finish == "stop"
     calls = tuple(
         DeferredCall(
-            tool_name=call.tool_name, arguments_text=call.arguments_text, provider_call_id=call.provider_call_id
+            tool_name=call.tool_name,
+            arguments_text=call.arguments_text,
+            provider_call_id=call.provider_call_id,
+            provider_executed=call.provider_executed,
+            output=call.output,
+            dynamic=call.dynamic,
+            metadata=call.metadata,
         )
         for call in response.tool_calls
         if whole

@@ -143,6 +143,7 @@ class FunctionTool:
         poll, cancel: Look after the remote work of a `ToolTask`; called with its handle and the context.
         reconcile: Finds out what became of an attempt whose outcome is not known; called with its idempotency key and
             the context.
+        metadata: Shown beside each of its calls, as `tool_metadata`; never model input.
     """
 
     name: str
@@ -158,6 +159,7 @@ class FunctionTool:
     poll: Callable[..., Any] | None = None
     cancel: Callable[..., Any] | None = None
     reconcile: Callable[..., Any] | None = None
+    metadata: Mapping[str, Any] | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.function is None:
@@ -212,6 +214,7 @@ def function_tool(
     poll: Callable[..., Any] | None = None,
     cancel: Callable[..., Any] | None = None,
     reconcile: Callable[..., Any] | None = None,
+    metadata: Mapping[str, Any] | None = None,
 ) -> Callable[[Callable[..., Any]], FunctionTool]: ...
 
 
@@ -228,6 +231,7 @@ def function_tool(
     poll: Callable[..., Any] | None = None,
     cancel: Callable[..., Any] | None = None,
     reconcile: Callable[..., Any] | None = None,
+    metadata: Mapping[str, Any] | None = None,
 ) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
     """Make a function a tool; `@function_tool` or `@function_tool(effect="read", …)`.
 
@@ -244,6 +248,7 @@ def function_tool(
         inline: The worker of the model step may run it when no other call is to be run: a turn is then faster and
             cheaper on AWS, but the function of model steps needs the tool's permissions. In one process every tool
             may run so.
+        metadata: JSON values to be shown beside each call of it, for whoever draws it. Never model input.
         lane: Of the calls of one response with the same lane, one runs at a time (spec TOOL-18).
         poll: `poll(task_id, context)` looks at the remote work that the tool started (`ToolTask`). It returns the
             result, or `TaskPending`; it raises `ToolInputRequested` to ask a person, `ToolExecutionError` for a failure
@@ -288,6 +293,7 @@ def function_tool(
             poll=poll,
             cancel=cancel,
             reconcile=reconcile,
+            metadata=metadata,
         )
 
     return decorate if function is None else decorate(function)

@@ -83,6 +83,10 @@ class ToolCallPart(Cut):
     tool_name: str
     arguments: dict[str, Any] | None = None
     arguments_text: str | None = None
+    provider_executed: Annotated[bool | None, Field(description="The provider runs it itself.")] = None
+    dynamic: Annotated[bool | None, Field(description="The agent did not offer it.")] = None
+    provider_metadata: dict[str, Any] | None = None
+    tool_metadata: dict[str, Any] | None = None
 
 
 class ToolResultPart(Cut):
@@ -164,6 +168,10 @@ class ToolCall(Cut):
         "outcome_unknown",
     ]
     attempt: int
+    provider_executed: bool | None = None
+    dynamic: bool | None = None
+    provider_metadata: dict[str, Any] | None = None
+    tool_metadata: dict[str, Any] | None = None
     wait_until: Annotated[datetime | None, Field(description="When its wait ends by itself.")] = None
     requested_arguments: Annotated[
         dict[str, Any] | None, Field(description="What the model asked for, where a person approved other arguments.")

@@ -122,6 +122,7 @@ class RequestedCall:
         lane: Of the calls with the same one, one runs at a time.
         reconciles: Its tool can look up what became of an attempt whose outcome is not known.
         brought: Its provider runs it, and trusted code brings the result (spec TOOL-19).
+        shown: Fields that are shown beside it (spec TOOL-17).
     """
 
     tool_name: str
@@ -137,6 +138,7 @@ class RequestedCall:
     lane: str | None = None
     reconciles: bool = False
     brought: bool = False
+    shown: JsonObject | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,6 +169,7 @@ class ModelFinished:
         credential: A hash of the credential that the provider refused.
         approval_mode: The agent's, for a session that has none of its own (spec APPR-08).
         one_by_one: Approvals are asked one at a time (spec APPR-07).
+        answered: Its calls were all run by the provider, so the text behind them is the answer.
     """
 
     turn_id: str
@@ -188,6 +191,7 @@ class ModelFinished:
     credential: str | None = None
     approval_mode: str = "ask"
     one_by_one: bool = False
+    answered: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -191,7 +191,9 @@ def _ask_for_tools(draft: Draft, command: ModelFinished) -> None:
         elif call.status == "waiting_for_timer":
             begin_wait(draft, call, requested)
     raise_approvals(draft, one_by_one=command.one_by_one)
-    if draft.turn.steer:
+    if command.answered:
+        complete_turn(draft, answer=_text(command))
+    elif draft.turn.steer:
         steer_turn(draft)
     elif command.limit_reached:
         complete_turn(draft, answer=_text(command), reason="model_call_limit")
@@ -232,13 +234,15 @@ def _call_part(call_id: str, requested: RequestedCall) -> JsonObject:
         part["arguments_text"] = requested.arguments_text or ""
     if requested.provider_call_id:
         part["provider_call_id"] = requested.provider_call_id
-    return part
+    return part if requested.shown is None else part | requested.shown
 
 
 def _settled_at_once(
     draft: Draft, command: ModelFinished, index: int, requested: RequestedCall, mode: str
 ) -> tuple[str, str, str | None] | None:
     """Return status, text and cancellation reason of a call that ends before it begins; None for one that goes on."""
+    if requested.settled is not None and requested.settled[0] == "succeeded":
+        return *requested.settled, None  # its provider has run it
     if command.limit_reached:
         return "failed", texts.CALL_LIMIT.format(limit=command.call_limit), None
     if index >= MAX_CALLS_PER_RESPONSE:

@@ -20,6 +20,10 @@ WAIT_ENDED = {
     "turn_cancelled": "The wait ended before its time: the user stopped this turn.",
     "steered": "The wait ended before its time: the user sent something else to do.",
 }
+NOT_AWAITED = {
+    "turn_cancelled": "What this tool call was to bring did not come before the user stopped this turn.",
+    "steered": "What this tool call was to bring did not come before the user sent something else to do.",
+}
 TASK_ABANDONED = (
     "The outcome of this tool call is unknown: its task was started, and the user stopped this turn before it ended. "
     "It may go on and take effect."
@@ -59,6 +63,8 @@ def withdrawn(status: str, reason: str) -> str:
         return UNANSWERED[reason]
     if status == "waiting_for_timer":
         return WAIT_ENDED[reason]
+    if status == "waiting_for_event":
+        return NOT_AWAITED[reason]
     return STOPPED_BEFORE_START if reason == "turn_cancelled" else STEERED_BEFORE_START
 
 

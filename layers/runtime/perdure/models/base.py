@@ -90,11 +90,23 @@ class ReasoningDelta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelToolCall:
-    """A call as the provider sent it. `arguments_text` is raw; empty means no arguments."""
+    """A call as the provider sent it.
+
+    Attributes:
+        arguments_text: Raw; empty means no arguments.
+        provider_executed: The provider runs it itself (spec TOOL-19).
+        output: Its result, if the provider has run it already. None: trusted code brings it (`bring_result`).
+        dynamic: The agent did not offer it.
+        metadata: What the provider says of it; shown beside the call, never sent back.
+    """
 
     tool_name: str
     arguments_text: str = ""
     provider_call_id: str | None = None
+    provider_executed: bool = False
+    output: str | None = None
+    dynamic: bool = False
+    metadata: JsonObject | None = None
 
 
 Finish = Literal["stop", "length", "content_filter", "refusal"]

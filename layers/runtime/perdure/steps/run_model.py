@@ -325,6 +325,7 @@ class _ModelCall:
             run_state=outcome.run_state,
             call_limit=agent.max_model_calls,
             limit_reached=self._limit_reached(agent),
+            answered=asked and all(call.provider_executed and call.output is not None for call in outcome.calls),
             **said,
         )
 
