@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from perdure.core.control_commands import ReceiptClaim
-from perdure.core.entries import Actor
+from perdure.core.entries import Actor, ReceiptClaim
 from perdure.core.ids import content_hash, is_session_id, key_hash, version_of
 from perdure.core.limits import MAX_IDEMPOTENCY_KEY, MAX_MESSAGE_ID
 from perdure.errors import InvalidRequestError

@@ -14,7 +14,6 @@ from perdure.core.control_commands import (
     EditMessage,
     MoveMessage,
     PauseSession,
-    ReceiptClaim,
     RemoveMessage,
     ResumeSession,
     RetryTurn,
@@ -22,7 +21,7 @@ from perdure.core.control_commands import (
     UpdateSettings,
 )
 from perdure.core.cursor import Cursor
-from perdure.core.entries import Input
+from perdure.core.entries import Input, ReceiptClaim
 from perdure.core.history import file_part
 from perdure.core.ids import key_hash, version_of
 from perdure.core.inbox import find

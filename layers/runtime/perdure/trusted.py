@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from perdure.checks import Caller, check_message_id, check_text, claims, session_key
-from perdure.core.control_commands import ReceiptClaim, SeededMessage, SeedHistory
+from perdure.core.control_commands import SeededMessage, SeedHistory
+from perdure.core.entries import ReceiptClaim
 from perdure.core.ids import content_hash, key_hash
 from perdure.errors import InvalidRequestError, TooLargeError
 from perdure.operations import Operations

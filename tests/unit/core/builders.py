@@ -20,10 +20,10 @@ from perdure.core.commands import (
     ToolFinished,
     ToolStarted,
 )
-from perdure.core.control_commands import PauseSession, ReceiptClaim, ResumeSession
+from perdure.core.control_commands import PauseSession, ResumeSession
 from perdure.core.decide import decide
 from perdure.core.decision import Decision
-from perdure.core.entries import Actor, Entry, Event, Input, Message
+from perdure.core.entries import Actor, Entry, Event, Input, Message, ReceiptClaim
 from perdure.core.expected import Dispatch, expected_dispatches, expected_timers
 from perdure.core.head import Call, Head, ModelStep, Turn
 from perdure.core.history import HistoryItem, ToolResultItem, history

@@ -2,9 +2,12 @@
 
 import dataclasses
 from datetime import timedelta
+from typing import Any, cast
 
 import pytest
 
+from perdure.core import commands, control_commands, schedule_commands, wait_commands
+from perdure.core.command import StepCommand, UserCommand
 from perdure.core.commands import (
     AttemptLost,
     Command,
@@ -17,7 +20,7 @@ from perdure.core.commands import (
     ToolsFinished,
     ToolStarted,
 )
-from perdure.core.decide import _TRANSITIONS, decide
+from perdure.core.decide import _transition_of, decide
 from perdure.core.decision import Decision
 from perdure.core.head import Head
 from perdure.errors import NotFoundError
@@ -104,7 +107,25 @@ def test_a_refused_command_leaves_no_receipt() -> None:
     assert play.head.version == 1
 
 
-def test_every_command_has_a_transition() -> None:
-    assert {option for union in (Command,) for option in union.__args__} == set(_TRANSITIONS)
-    assert {type(command) for command in STEPS} <= set(_TRANSITIONS)
-    assert all(dataclasses.is_dataclass(command) for command in _TRANSITIONS)
+COMMANDS: list[Any] = [
+    cls
+    for module in (commands, control_commands, schedule_commands, wait_commands)
+    for cls in cast("list[Any]", list(vars(module).values()))
+    if isinstance(cls, type) and issubclass(cls, (UserCommand, StepCommand)) and dataclasses.is_dataclass(cls)
+]
+
+
+def test_every_command_is_looked_at() -> None:
+    assert len(COMMANDS) >= 40
+    assert {type(command) for command in STEPS} <= set(COMMANDS)
+    assert {cls.__module__ for cls in COMMANDS} == {
+        f"perdure.core.{name}" for name in ("commands", "control_commands", "schedule_commands", "wait_commands")
+    }
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda cls: cls.__name__)
+def test_every_command_has_a_transition(command: type[Command]) -> None:
+    kind, transition = _transition_of(command)
+
+    assert transition.__name__ == f"on_{kind}"
+    assert transition.__annotations__["command"] == command.__name__

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from perdure.core.commands import ModelFinished, SendInput
-from perdure.core.control_commands import ReceiptClaim
-from perdure.core.entries import Actor
+from perdure.core.entries import Actor, ReceiptClaim
 from perdure.core.ids import content_hash, key_hash
 from perdure.errors import RequestConflictError, StaleSessionError, StoreUnavailableError
 from perdure.ports import SessionStore

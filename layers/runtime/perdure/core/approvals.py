@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 from perdure.core import texts
 from perdure.core.calls import settle_call
 from perdure.core.codec import format_time
-from perdure.core.commands import ResolveInterrupt
+from perdure.core.commands import GrantScope, ResolveInterrupt
 from perdure.core.decision import Draft
-from perdure.core.grants import grant
 from perdure.core.head import Call, Interrupt
 from perdure.core.values import replace
 from perdure.errors import InvalidRequestError, RequestConflictError
+
+JsonObject = dict[str, Any]
 
 
 def raise_approvals(draft: Draft, *, one_by_one: bool) -> None:
@@ -74,7 +76,7 @@ def decide_approval(draft: Draft, interrupt: Interrupt, call: Call, command: Res
             "approved": command.approved,
             "message" if command.approved else "rejection_message": command.message,
             "arguments": command.arguments,
-            "grant": grant(draft, call, command.grant) if command.grant is not None else None,
+            "grant": _grant(draft, call, command.grant),
             "actor": {"issuer": command.actor.issuer, "subject": command.actor.subject},
         },
     )
@@ -88,6 +90,14 @@ def decide_approval(draft: Draft, interrupt: Interrupt, call: Call, command: Res
         denied = (*draft.turn.denied, denial_key(call.tool_name, interrupt.arguments_hash))
         draft.set_turn(replace(draft.turn, denied=denied))
         settle_call(draft, call, "rejected", texts.denied(command.message), reason="denied")
+
+
+def _grant(draft: Draft, call: Call, scope: GrantScope | None) -> JsonObject | None:
+    if scope is None:
+        return None
+    from perdure.core.grants import grant  # few approvals give one
+
+    return grant(draft, call, scope)
 
 
 def expire_approval(draft: Draft, interrupt: Interrupt, call: Call) -> None:

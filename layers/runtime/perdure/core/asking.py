@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from perdure.core.codec import format_time
 from perdure.core.decision import Draft
 from perdure.core.head import Call, Interrupt
 from perdure.core.values import replace
-from perdure.core.wait_commands import Question
+
+if TYPE_CHECKING:
+    from perdure.core.wait_commands import Question
 
 JsonObject = dict[str, Any]
 

@@ -5,44 +5,34 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
-from perdure.core.control_commands import (
-    CloseSession,
-    CredentialChanged,
-    DeliverMessage,
-    EditMessage,
-    MoveMessage,
-    PauseSession,
-    ReceiptClaim,
-    RemoveMessage,
-    RequestValue,
-    ResumeSession,
-    RetryTurn,
-    RevokeGrant,
-    SeedHistory,
-    StartSession,
-    UpdateSettings,
-    WithdrawRequest,
-)
-from perdure.core.entries import Actor, FileRef
+from perdure.core.command import Command, StepCommand, UserCommand
+from perdure.core.entries import Actor, FileRef, ReceiptClaim
 from perdure.core.head import Frontier
-from perdure.core.schedule_commands import CancelSchedule, SetSchedule
 from perdure.core.usage import CallUsage
-from perdure.core.wait_commands import (
-    CancelWait,
-    ChangeWait,
-    EventArrived,
-    OutputShown,
-    ResultBrought,
-    SkipWait,
-    StepRecorded,
-    TaskCancelled,
-    TaskLooked,
-    TaskStarted,
-    ToolAsked,
-    ToolParked,
-)
+
+__all__ = [
+    "AttemptLost",
+    "AttemptPutOff",
+    "Command",
+    "GrantScope",
+    "InboxPolicy",
+    "ModelFinished",
+    "ModelWaits",
+    "Reconnect",
+    "RequestedCall",
+    "ResolveInterrupt",
+    "SendInput",
+    "StepCommand",
+    "StopTurn",
+    "Taker",
+    "TimerFired",
+    "ToolFinished",
+    "ToolStarted",
+    "ToolsFinished",
+    "UserCommand",
+]
 
 JsonObject = dict[str, Any]
 
@@ -80,7 +70,7 @@ class InboxPolicy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SendInput:
+class SendInput(UserCommand):
     """A user's message was accepted at the edge. `agent` None: keep the session's, or take `default_agent`.
 
     Attributes:
@@ -91,6 +81,9 @@ class SendInput:
         source: Who wrote it: `person`, or trusted code (`Input.source`).
         credentials: By agent name, what changes with its models' credentials; another one lifts a block (spec U-6).
     """
+
+    DECIDED_IN: ClassVar[str] = "admission"
+    BEGINS_A_SESSION: ClassVar[bool] = True
 
     text: str
     actor: Actor
@@ -156,7 +149,7 @@ Ending = Literal["answer", "tool_calls", "truncated", "filtered", "refused", "no
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelFinished:
+class ModelFinished(StepCommand):
     """A model step's attempt is over.
 
     Attributes:
@@ -171,6 +164,9 @@ class ModelFinished:
         one_by_one: Approvals are asked one at a time (spec APPR-07).
         answered: Its calls were all run by the provider, so the text behind them is the answer.
     """
+
+    DECIDED_IN: ClassVar[str] = "models"
+    IS_OUTCOME: ClassVar[bool] = True
 
     turn_id: str
     step_id: str
@@ -195,11 +191,14 @@ class ModelFinished:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelWaits:
+class ModelWaits(StepCommand):
     """A model step's provider is to be called again after a wait that is too long for a worker to hold.
 
     `partial`: text of the answer that was cut, for that call. The attempt is over; the next one counts for no budget.
     """
+
+    DECIDED_IN: ClassVar[str] = "models"
+    IS_OUTCOME: ClassVar[bool] = True
 
     turn_id: str
     step_id: str
@@ -212,16 +211,20 @@ class ModelWaits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptPutOff:
+class AttemptPutOff(StepCommand):
     """A worker that holds an attempt's claim did not begin it, because the session is paused."""
+
+    DECIDED_IN: ClassVar[str] = "recovery"
 
     step_id: str
     attempt: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolStarted:
+class ToolStarted(StepCommand):
     """A worker is about to run the body of a tool that writes. The reply's `go` says whether it may."""
+
+    DECIDED_IN: ClassVar[str] = "tools"
 
     call_id: str
     attempt: int
@@ -229,12 +232,15 @@ class ToolStarted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolFinished:
+class ToolFinished(StepCommand):
     """A tool's attempt is over.
 
     `outcome` is `succeeded`, `failed` (the model should see it, no retry) or `error` (unexpected: the effect
     decides). `output` is the text that the model sees; for `error` it says what went wrong, without secrets.
     """
+
+    DECIDED_IN: ClassVar[str] = "tools"
+    IS_OUTCOME: ClassVar[bool] = True
 
     turn_id: str
     call_id: str
@@ -245,14 +251,17 @@ class ToolFinished:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolsFinished:
+class ToolsFinished(StepCommand):
     """Several tools' attempts of one turn are over: one commit for all of them (the group commit, races.md X14)."""
+
+    DECIDED_IN: ClassVar[str] = "tools"
+    IS_OUTCOME: ClassVar[bool] = True
 
     outcomes: tuple[ToolFinished, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptLost:
+class AttemptLost(StepCommand):
     """An attempt was revoked: nobody will finish it.
 
     Attributes:
@@ -262,6 +271,8 @@ class AttemptLost:
         turn_id, usage: The provider calls that a model step had made by then, told by its own worker.
         parts: What viewers had seen of a model's answer, when its turn is being stopped.
     """
+
+    DECIDED_IN: ClassVar[str] = "recovery"
 
     step_id: str
     attempt: int
@@ -288,11 +299,13 @@ class GrantScope:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResolveInterrupt:
+class ResolveInterrupt(UserCommand):
     """A person decided. Exactly one of `approved`, `answer` and `value` is set; `value` holds one as `{"value": …}`.
 
     `arguments`: those that an approved call is to run with, in place of the model's; they were checked by its tool.
     """
+
+    DECIDED_IN: ClassVar[str] = "interrupts"
 
     interrupt_id: str
     actor: Actor
@@ -307,11 +320,13 @@ class ResolveInterrupt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TimerFired:
+class TimerFired(StepCommand):
     """A timer came due. With another fence than HEAD's it is stale and does nothing.
 
     `details`: what the worker looked up for it: the `reason` of a durable wait, the `spec` of a schedule.
     """
+
+    DECIDED_IN: ClassVar[str] = "interrupts"
 
     timer_id: str
     fence: int
@@ -319,11 +334,13 @@ class TimerFired:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StopTurn:
+class StopTurn(UserCommand):
     """Somebody wants the running turn to end, or the hold after a failed one.
 
     At most one of `turn_id`, `message_id` and `step_id` names what is meant (spec STOP-08); none: whichever runs.
     """
+
+    DECIDED_IN: ClassVar[str] = "control"
 
     actor: Actor
     turn_id: str | None = None
@@ -332,55 +349,3 @@ class StopTurn:
     disposition: str = "keep"
     frontier: Frontier | None = None
     receipts: tuple[ReceiptClaim, ...] = field(default=())
-
-
-UserCommand = (
-    SendInput
-    | ResolveInterrupt
-    | StopTurn
-    | EditMessage
-    | MoveMessage
-    | RemoveMessage
-    | DeliverMessage
-    | PauseSession
-    | ResumeSession
-    | RetryTurn
-    | UpdateSettings
-    | CloseSession
-    | SeedHistory
-    | EventArrived
-    | ResultBrought
-    | SkipWait
-    | ChangeWait
-    | CancelWait
-    | StartSession
-    | SetSchedule
-    | CancelSchedule
-    | RevokeGrant
-    | RequestValue
-    | WithdrawRequest
-)
-"""What somebody outside asks for. It gives up after too many lost races, and needs a session that exists."""
-
-BEGINS_A_SESSION = (SendInput, SeedHistory, StartSession, SetSchedule)
-"""The commands that do not need one."""
-
-StepCommand = (
-    ModelFinished
-    | ModelWaits
-    | ToolStarted
-    | ToolFinished
-    | ToolsFinished
-    | AttemptLost
-    | AttemptPutOff
-    | TimerFired
-    | CredentialChanged
-    | ToolAsked
-    | StepRecorded
-    | OutputShown
-    | ToolParked
-    | TaskStarted
-    | TaskLooked
-    | TaskCancelled
-)
-Command = UserCommand | StepCommand

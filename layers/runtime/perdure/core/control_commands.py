@@ -4,27 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, ClassVar
 
-from perdure.core.entries import Actor, Input
+from perdure.core.command import StepCommand, UserCommand
+from perdure.core.entries import Actor, Input, ReceiptClaim
 
 JsonObject = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReceiptClaim:
-    """A caller's idempotency key and the hash of what they asked for."""
-
-    key_hash: str
-    content_hash: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EditMessage:
+class EditMessage(UserCommand):
     """Somebody changes a waiting message. `edited` is the whole input; it was read in the entry of `base_version`.
 
     `edited.actor` stays who wrote the message; `actor` is who changes it.
     """
+
+    DECIDED_IN: ClassVar[str] = "control"
 
     edited: Input
     base_version: int
@@ -33,8 +28,10 @@ class EditMessage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MoveMessage:
+class MoveMessage(UserCommand):
     """Somebody changes the order of the inbox: exactly one of `before`, `after` and `position` (`first`, `last`)."""
+
+    DECIDED_IN: ClassVar[str] = "control"
 
     message_id: str
     actor: Actor
@@ -45,8 +42,10 @@ class MoveMessage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RemoveMessage:
+class RemoveMessage(UserCommand):
     """Somebody takes a waiting message back."""
+
+    DECIDED_IN: ClassVar[str] = "control"
 
     message_id: str
     actor: Actor
@@ -54,8 +53,10 @@ class RemoveMessage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeliverMessage:
+class DeliverMessage(UserCommand):
     """Somebody changes how a waiting message is delivered."""
+
+    DECIDED_IN: ClassVar[str] = "control"
 
     message_id: str
     delivery: str
@@ -64,24 +65,30 @@ class DeliverMessage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PauseSession:
+class PauseSession(UserCommand):
     """Close the gate for new model steps, tool starts and turns."""
 
+    DECIDED_IN: ClassVar[str] = "control"
+
     actor: Actor
     receipts: tuple[ReceiptClaim, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResumeSession:
+class ResumeSession(UserCommand):
     """Open the gate again."""
 
+    DECIDED_IN: ClassVar[str] = "control"
+
     actor: Actor
     receipts: tuple[ReceiptClaim, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RetryTurn:
+class RetryTurn(UserCommand):
     """Run the failed model step of the latest turn again, or do not wait any longer for a reconnect."""
+
+    DECIDED_IN: ClassVar[str] = "control"
 
     actor: Actor
     retry_id: str
@@ -89,15 +96,19 @@ class RetryTurn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CredentialChanged:
+class CredentialChanged(StepCommand):
     """The model of a session that is blocked has another credential now."""
+
+    DECIDED_IN: ClassVar[str] = "hold"
 
     credential: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UpdateSettings:
+class UpdateSettings(UserCommand):
     """Replace the session's settings whole."""
+
+    DECIDED_IN: ClassVar[str] = "settings"
 
     settings: JsonObject
     actor: Actor
@@ -105,8 +116,10 @@ class UpdateSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CloseSession:
+class CloseSession(UserCommand):
     """Trusted code ends a session for good (spec SESS-19), or opens it again."""
+
+    DECIDED_IN: ClassVar[str] = "control"
 
     actor: Actor
     closed: bool = True
@@ -114,11 +127,14 @@ class CloseSession:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StartSession:
+class StartSession(UserCommand):
     """Somebody begins a session that nothing was sent to yet (spec SESS-01). A known one stays as it is.
 
     `agent` None: the session's, or `default_agent`.
     """
+
+    DECIDED_IN: ClassVar[str] = "seeding"
+    BEGINS_A_SESSION: ClassVar[bool] = True
 
     actor: Actor
     default_agent: str
@@ -137,8 +153,11 @@ class SeededMessage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SeedHistory:
+class SeedHistory(UserCommand):
     """Trusted code imports a history into a session that has none, once (spec STORE-14)."""
+
+    DECIDED_IN: ClassVar[str] = "seeding"
+    BEGINS_A_SESSION: ClassVar[bool] = True
 
     actor: Actor
     default_agent: str
@@ -148,8 +167,10 @@ class SeedHistory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RevokeGrant:
+class RevokeGrant(UserCommand):
     """Somebody takes back an approval that was given ahead."""
+
+    DECIDED_IN: ClassVar[str] = "grants"
 
     grant_id: str
     actor: Actor
@@ -157,8 +178,10 @@ class RevokeGrant:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RequestValue:
+class RequestValue(UserCommand):
     """Trusted code asks people for a value (spec APPR-15). `schema`: JSON Schema of it, for whoever shows a form."""
+
+    DECIDED_IN: ClassVar[str] = "inputs"
 
     name: str
     prompt: str
@@ -169,8 +192,10 @@ class RequestValue:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WithdrawRequest:
+class WithdrawRequest(UserCommand):
     """Trusted code does not want a value any more."""
+
+    DECIDED_IN: ClassVar[str] = "inputs"
 
     name: str
     actor: Actor

@@ -7,9 +7,8 @@ from datetime import datetime
 from typing import Any
 
 from perdure.core.commands import Taker
-from perdure.core.control_commands import ReceiptClaim
 from perdure.core.entries import SCHEMA_VERSION as ENTRY_SCHEMA
-from perdure.core.entries import CallFact, Entry, Event, Input, Message, Receipt, ScheduleSpec
+from perdure.core.entries import CallFact, Entry, Event, Input, Message, Receipt, ReceiptClaim, ScheduleSpec
 from perdure.core.head import SCHEMA_VERSION as HEAD_SCHEMA
 from perdure.core.head import Call, Head, Turn
 from perdure.core.ids import made_by

@@ -133,6 +133,14 @@ class ScheduleSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReceiptClaim:
+    """A caller's idempotency key and the hash of what they asked for."""
+
+    key_hash: str
+    content_hash: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
     """Proof that a command with an idempotency key was accepted, and what was answered."""
 

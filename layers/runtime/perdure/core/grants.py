@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from perdure.core.codec import format_time
 from perdure.core.commands import GrantScope, RequestedCall
-from perdure.core.control_commands import RevokeGrant
 from perdure.core.decision import Decision, Draft
 from perdure.core.head import Call, Grant
 from perdure.core.ids import content_hash
 from perdure.core.limits import MAX_GRANT, MAX_GRANTS
 from perdure.core.values import replace
 from perdure.errors import InvalidRequestError, NotFoundError
+
+if TYPE_CHECKING:
+    from perdure.core.control_commands import RevokeGrant
 
 JsonObject = dict[str, Any]
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from perdure.core.control_commands import CredentialChanged
+from typing import TYPE_CHECKING
+
 from perdure.core.decision import Decision, Draft
 from perdure.core.entries import Actor
 from perdure.core.turns import start_next
 from perdure.core.values import replace
+
+if TYPE_CHECKING:
+    from perdure.core.control_commands import CredentialChanged
 
 
 def release(draft: Draft, actor: Actor | None) -> bool:

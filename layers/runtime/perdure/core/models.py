@@ -10,11 +10,9 @@ from perdure.core.approvals import denial_key, raise_approvals
 from perdure.core.calls import settle_call
 from perdure.core.commands import ModelFinished, ModelWaits, Reconnect, RequestedCall
 from perdure.core.decision import Decision, Draft
-from perdure.core.grants import use_grant
 from perdure.core.head import Call, Interrupt, Wait
 from perdure.core.ids import content_hash
 from perdure.core.limits import MAX_CALLS_PER_RESPONSE
-from perdure.core.questions import ask_user
 from perdure.core.turns import (
     cancel_turn,
     complete_turn,
@@ -26,7 +24,6 @@ from perdure.core.turns import (
     steer_turn,
 )
 from perdure.core.values import replace
-from perdure.core.waits import begin_wait
 
 JsonObject = dict[str, Any]
 
@@ -182,14 +179,12 @@ def _ask_for_tools(draft: Draft, command: ModelFinished) -> None:
         if settled is not None:
             status, output, reason = settled
             settle_call(draft, call, status, output, reason=reason)
-        elif call.status == "awaiting_approval" and mode != "always_ask" and use_grant(draft, call.call_id, requested):
+        elif call.status == "awaiting_approval" and mode != "always_ask" and _was_granted(draft, call, requested):
             draft.set_turn(draft.turn.with_call(replace(call, status="approved")))
         elif call.status == "awaiting_approval":
             _ask_person(draft, call, requested)
-        elif call.status == "awaiting_answer":
-            ask_user(draft, call, requested)
-        elif call.status == "waiting_for_timer":
-            begin_wait(draft, call, requested)
+        elif call.built_in:
+            _take_built_in(draft, call, requested)
     raise_approvals(draft, one_by_one=command.one_by_one)
     if command.answered:
         complete_turn(draft, answer=_text(command))
@@ -200,6 +195,26 @@ def _ask_for_tools(draft: Draft, command: ModelFinished) -> None:
     else:
         pairs = zip(call_ids, command.calls, strict=True)
         join_calls(draft, frozenset(call_id for call_id, requested in pairs if requested.inline))
+
+
+def _was_granted(draft: Draft, call: Call, requested: RequestedCall) -> bool:
+    if not draft.head.grants:
+        return False
+    from perdure.core.grants import use_grant  # few sessions have any
+
+    return use_grant(draft, call.call_id, requested)
+
+
+def _take_built_in(draft: Draft, call: Call, requested: RequestedCall) -> None:
+    """Do at once what a built-in tool is for: ask, or begin to wait. Their modules are imported with the first."""
+    if call.status == "awaiting_answer":
+        from perdure.core.questions import ask_user
+
+        ask_user(draft, call, requested)
+    else:
+        from perdure.core.waits import begin_wait
+
+        begin_wait(draft, call, requested)
 
 
 _BUILT_IN_STATUSES = {"ask_user": "awaiting_answer", "durable_wait": "waiting_for_timer"}

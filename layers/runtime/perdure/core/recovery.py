@@ -13,12 +13,13 @@ from perdure.core.tasks import on_task_cancelled
 from perdure.core.tools import give_up, try_again_or_give_up
 from perdure.core.turns import cancel_turn, end_steered_turn, fail_turn, join_calls, join_injected, record_usage
 from perdure.core.values import replace
-from perdure.core.wait_commands import TaskCancelled
 
 
 def on_attempt_lost(draft: Draft, command: AttemptLost) -> Decision:
     """Replace a lost attempt, or give its step up when the budget is spent. Of old news only the usage counts."""
     if any(each.step_id == command.step_id for each in draft.head.cancellations):
+        from perdure.core.wait_commands import TaskCancelled  # there are few of them
+
         done = TaskCancelled(step_id=command.step_id, attempt=command.attempt, done=False)
         return on_task_cancelled(draft, done)
     turn = draft.head.turn

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
-from perdure.core.control_commands import ReceiptClaim
-from perdure.core.entries import Actor
+from perdure.core.command import UserCommand
+from perdure.core.entries import Actor, ReceiptClaim
 
 JsonObject = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SetSchedule:
+class SetSchedule(UserCommand):
     """Somebody wants a message at a time, or every so often.
 
     Attributes:
@@ -23,6 +23,9 @@ class SetSchedule:
         agent, default_agent: As in `SendInput`: a session may begin with a schedule.
         replaces: It takes the place of one with this id; else another content under the id is refused.
     """
+
+    DECIDED_IN: ClassVar[str] = "schedules"
+    BEGINS_A_SESSION: ClassVar[bool] = True
 
     schedule_id: str
     text: str
@@ -38,8 +41,10 @@ class SetSchedule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CancelSchedule:
+class CancelSchedule(UserCommand):
     """Somebody does not want a schedule any more. A message that it has sent stays."""
+
+    DECIDED_IN: ClassVar[str] = "schedules"
 
     schedule_id: str
     actor: Actor

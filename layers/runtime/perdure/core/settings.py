@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from perdure.core.control_commands import UpdateSettings
 from perdure.core.decision import Decision, Draft
 from perdure.core.limits import MAX_SETTINGS_BYTES
 from perdure.core.values import replace
 from perdure.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from perdure.core.control_commands import UpdateSettings
 
 JsonObject = dict[str, Any]
 

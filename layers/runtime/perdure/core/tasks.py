@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from perdure.core import texts
 from perdure.core.asking import ask_for_tool
@@ -21,7 +21,9 @@ from perdure.core.limits import (
 )
 from perdure.core.turns import join_calls
 from perdure.core.values import replace
-from perdure.core.wait_commands import TaskCancelled, TaskLooked, TaskStarted
+
+if TYPE_CHECKING:
+    from perdure.core.wait_commands import TaskCancelled, TaskLooked, TaskStarted
 
 JsonObject = dict[str, Any]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, ClassVar
 
-from perdure.core.control_commands import ReceiptClaim
-from perdure.core.entries import Actor
+from perdure.core.command import StepCommand, UserCommand
+from perdure.core.entries import Actor, ReceiptClaim
 
 JsonObject = dict[str, Any]
 
@@ -23,11 +23,14 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolAsked:
+class ToolAsked(StepCommand):
     """A tool's attempt is over: it wants to know something of a person first, and has done nothing yet.
 
     `continuation` is any JSON value, which the attempt behind the answer is told.
     """
+
+    DECIDED_IN: ClassVar[str] = "questions"
+    IS_OUTCOME: ClassVar[bool] = True
 
     turn_id: str
     call_id: str
@@ -38,9 +41,12 @@ class ToolAsked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StepRecorded:
+class StepRecorded(StepCommand):
     """A running tool did a step of its own, which is not to be done again (spec TOOL-25). The reply's `recorded`
     says whether it counts."""
+
+    DECIDED_IN: ClassVar[str] = "parks"
+    IS_OUTCOME: ClassVar[bool] = True
 
     turn_id: str
     call_id: str
@@ -50,8 +56,10 @@ class StepRecorded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OutputShown:
+class OutputShown(StepCommand):
     """A running tool shows what it has so far (spec TOOL-17). Never model input."""
+
+    DECIDED_IN: ClassVar[str] = "parks"
 
     turn_id: str
     call_id: str
@@ -60,11 +68,14 @@ class OutputShown:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolParked:
+class ToolParked(StepCommand):
     """A tool's attempt is over: it goes on when a time has come (`until`), or an event (`event`), whichever is first.
 
     `name` is that of the sleep or of the event, unique in its call.
     """
+
+    DECIDED_IN: ClassVar[str] = "parks"
+    IS_OUTCOME: ClassVar[bool] = True
 
     turn_id: str
     call_id: str
@@ -76,7 +87,7 @@ class ToolParked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskStarted:
+class TaskStarted(StepCommand):
     """A tool's attempt is over: it has started remote work, which is looked after from now on.
 
     Attributes:
@@ -84,6 +95,9 @@ class TaskStarted:
         interval: Time to the first look.
         polls: This deployment can look after it.
     """
+
+    DECIDED_IN: ClassVar[str] = "tasks"
+    IS_OUTCOME: ClassVar[bool] = True
 
     turn_id: str
     call_id: str
@@ -96,7 +110,7 @@ class TaskStarted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskLooked:
+class TaskLooked(StepCommand):
     """A look at remote work found that it is not over.
 
     Attributes:
@@ -104,6 +118,9 @@ class TaskLooked:
         continuation: What the next look is told; None: nothing.
         question: It wants to know something of a person.
     """
+
+    DECIDED_IN: ClassVar[str] = "tasks"
+    IS_OUTCOME: ClassVar[bool] = True
 
     turn_id: str
     call_id: str
@@ -115,8 +132,10 @@ class TaskLooked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskCancelled:
+class TaskCancelled(StepCommand):
     """An attempt to have remote work stopped is over. `done` False: it failed, and may be tried again."""
+
+    DECIDED_IN: ClassVar[str] = "tasks"
 
     step_id: str
     attempt: int
@@ -124,8 +143,10 @@ class TaskCancelled:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EventArrived:
+class EventArrived(UserCommand):
     """Trusted code brings what a parked tool waits for: the event of a name, with any JSON value."""
+
+    DECIDED_IN: ClassVar[str] = "parks"
 
     call_id: str
     name: str
@@ -135,8 +156,10 @@ class EventArrived:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResultBrought:
+class ResultBrought(UserCommand):
     """Trusted code brings the result of a call that a provider runs itself (spec TOOL-19)."""
+
+    DECIDED_IN: ClassVar[str] = "parks"
 
     call_id: str
     tool_name: str
@@ -147,8 +170,10 @@ class ResultBrought:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SkipWait:
+class SkipWait(UserCommand):
     """Somebody does not want to wait any longer for a time to come. `details`: as in `TimerFired`."""
+
+    DECIDED_IN: ClassVar[str] = "waits"
 
     wait_id: str
     actor: Actor
@@ -157,8 +182,10 @@ class SkipWait:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChangeWait:
+class ChangeWait(UserCommand):
     """Somebody moves the time of a wait, or the deadline of a question or an approval. `until` None: no deadline."""
+
+    DECIDED_IN: ClassVar[str] = "waits"
 
     wait_id: str
     until: datetime | None
@@ -167,8 +194,10 @@ class ChangeWait:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CancelWait:
+class CancelWait(UserCommand):
     """Somebody ends a wait without what it waits for: a timer, an event, or remote work, which is asked to stop."""
+
+    DECIDED_IN: ClassVar[str] = "waits"
 
     wait_id: str
     actor: Actor

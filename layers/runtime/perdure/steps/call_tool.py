@@ -7,7 +7,6 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Literal
 
-from perdure.agents.built_ins import BUILT_IN_TOOLS
 from perdure.agents.calls import unknown_tool
 from perdure.agents.definition import AgentDefinition
 from perdure.agents.runner import AgentFrameworkRunner, TaskRunner
@@ -18,28 +17,23 @@ from perdure.agents.waiting import (
     Parked,
     ToolInputRequested,
     ToolTask,
-    check_wait,
-    json_value,
-    whole_seconds,
 )
 from perdure.core import texts
+from perdure.core.command import StepCommand
 from perdure.core.commands import Taker, ToolFinished, ToolStarted
 from perdure.core.entries import Entry
 from perdure.core.head import Call
 from perdure.core.ids import version_of
 from perdure.core.limits import MAX_TOOL_OUTPUT_BYTES
-from perdure.core.wait_commands import Question, TaskStarted, ToolAsked, ToolParked
-from perdure.errors import ConfigurationError, ItemTooLargeError, ToolExecutionError
+from perdure.errors import ItemTooLargeError, ToolExecutionError
 from perdure.models.surrogates import mended
 from perdure.ports import SessionKey
 from perdure.steps.attempt import STEP_BUDGET, Attempt, claimed
 from perdure.steps.base import StepDeps, StepMessage
 from perdure.steps.commit import Executed, logger
-from perdure.steps.durable import RecordedSteps
 from perdure.steps.facts import CallFacts, facts_of
 from perdure.steps.group import finish_in_line, finish_together, is_grouped
 from perdure.steps.progress import Progress
-from perdure.steps.session_handle import StepSession
 
 JsonObject = dict[str, Any]
 
@@ -118,7 +112,7 @@ async def _may_start(attempt: Attempt, call: Call) -> bool:
 
 async def _outcome(
     agent: AgentDefinition, attempt: Attempt, call: Call, arguments: JsonObject, facts: CallFacts
-) -> tuple[str, str] | ToolAsked | ToolParked | TaskStarted | None:
+) -> tuple[str, str] | StepCommand | None:
     """Run the body. Returns outcome and text, or that it goes on later; None when nobody wants the outcome any more."""
     progress = Progress(attempt)
     if call.is_read:  # a write's start is an event of its own commit
@@ -126,6 +120,9 @@ async def _outcome(
 
     async def report(text: str) -> None:
         await progress.say("tool_progress", {"tool_call_id": call.call_id, "text": text})
+
+    from perdure.steps.durable import RecordedSteps  # with the first tool: few model steps run one themselves
+    from perdure.steps.session_handle import StepSession
 
     runner = agent.runner or StepwiseRunner()
     supports_tasks = polls(agent, runner, call.tool_name)
@@ -142,10 +139,10 @@ async def _outcome(
     )
     try:
         output = await attempt.run(_body(runner, agent, context, arguments, attempt), cancel_on_abort=call.is_read)
-    except ToolInputRequested as asked:
-        return asked_by(attempt, call, asked)
-    except Parked as parked:
-        return ToolParked(**_of(attempt, call), name=parked.name, sleep=parked.sleep, event=parked.event)
+    except (ToolInputRequested, Parked) as later:
+        from perdure.steps.going_on import goes_on_later
+
+        return goes_on_later(attempt, call, later)
     except AttemptOver as over:
         return "error", str(over)
     except ToolExecutionError as error:
@@ -156,13 +153,9 @@ async def _outcome(
     finally:
         await progress.close()
     if isinstance(output, ToolTask):
-        return TaskStarted(
-            **_of(attempt, call),
-            task_id=output.task_id,
-            interval=whole_seconds(output.poll_interval),
-            continuation=json_value(output.continuation, "a continuation"),
-            polls=supports_tasks,
-        )
+        from perdure.steps.going_on import goes_on_as_task
+
+        return goes_on_as_task(attempt, call, output, polls=supports_tasks)
     if output is not None:
         return within_limits(agent, call, output)
     if attempt.timed_out:
@@ -183,45 +176,6 @@ def context_of(attempt: Attempt, call: Call) -> ToolContext:
         message_id=attempt.turn.message_id,
         deadline=attempt.deadline,
         abort=attempt.abort,
-    )
-
-
-def _of(attempt: Attempt, call: Call) -> JsonObject:
-    return {
-        "turn_id": attempt.turn.turn_id,
-        "call_id": call.call_id,
-        "attempt": attempt.number,
-        "started_at": attempt.started_at,
-    }
-
-
-def asked_by(attempt: Attempt, call: Call, asked: ToolInputRequested) -> ToolAsked | tuple[str, str]:
-    """Return a tool's question as it can be asked, or that it can't."""
-    try:
-        return ToolAsked(
-            **_of(attempt, call),
-            question=question_of(asked),
-            continuation=json_value(asked.continuation, "a continuation"),
-        )
-    except (ValueError, ConfigurationError) as error:
-        return "failed", f"{call.tool_name} asked something that can't be asked: {error}"
-
-
-def question_of(asked: ToolInputRequested) -> Question:
-    """Return a question that was checked as one of the model's is.
-
-    Raises:
-        ValueError: It is none.
-    """
-    raw: JsonObject = {"question": asked.question, "allows_free_text": asked.allows_free_text}
-    checked = BUILT_IN_TOOLS["ask_user"].validate(raw | ({"choices": list(asked.choices)} if asked.choices else {}))
-    if asked.deadline is not None:
-        check_wait(asked.deadline, "the deadline of a question")
-    return Question(
-        question=checked["question"],
-        choices=tuple(checked.get("choices", ())),
-        free_text=checked["allows_free_text"],
-        deadline=asked.deadline,
     )
 
 

@@ -9,14 +9,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from perdure.core.commands import Command, ModelFinished, ModelWaits, Taker, ToolFinished, ToolsFinished, UserCommand
-from perdure.core.control_commands import ReceiptClaim
+from perdure.core.command import Command, StepCommand, UserCommand
+from perdure.core.commands import Taker
 from perdure.core.decide import decide
 from perdure.core.decision import Decision
-from perdure.core.entries import Entry
+from perdure.core.entries import Entry, ReceiptClaim
 from perdure.core.expected import Dispatch, expected_dispatches, expected_timers
 from perdure.core.head import Head
-from perdure.core.wait_commands import StepRecorded, TaskLooked, TaskStarted, ToolAsked, ToolParked
 from perdure.errors import RequestConflictError, StaleSessionError, StoreUnavailableError, TransientError
 from perdure.ports import Loaded, Ports, SessionKey
 
@@ -44,18 +43,6 @@ MAX_OUTAGES = 4
 MAX_OUTAGES_OF_AN_OUTCOME = 8
 """The same for how a model or tool ended, which may not be known again: about 20 s, within the 30 s that a function
 keeps for it (design §3). Its lease is renewed meanwhile."""
-
-_OUTCOMES = (
-    ModelFinished,
-    ModelWaits,
-    ToolFinished,
-    ToolsFinished,
-    ToolAsked,
-    ToolParked,
-    StepRecorded,
-    TaskStarted,
-    TaskLooked,
-)
 
 OUTAGE_DELAY_SECONDS = 0.2
 """Wait after the first outage; doubles with each."""
@@ -135,7 +122,8 @@ async def execute(
             await _let_others_pass(ports, commit_id, conflicts)
         except StoreUnavailableError:
             outages += 1
-            if outages > (MAX_OUTAGES_OF_AN_OUTCOME if isinstance(command, _OUTCOMES) else MAX_OUTAGES):
+            is_outcome = isinstance(command, StepCommand) and command.IS_OUTCOME
+            if outages > (MAX_OUTAGES_OF_AN_OUTCOME if is_outcome else MAX_OUTAGES):
                 raise
             await ports.clock.sleep(_outage_delay(outages))
         else:

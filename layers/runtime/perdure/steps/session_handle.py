@@ -8,8 +8,7 @@ from typing import Any
 from perdure.agents.built_ins import MAX_SCHEDULE_ID
 from perdure.core.codec import format_time
 from perdure.core.commands import SendInput, UserCommand
-from perdure.core.control_commands import ReceiptClaim
-from perdure.core.entries import Actor
+from perdure.core.entries import Actor, ReceiptClaim
 from perdure.core.ids import content_hash, key_hash
 from perdure.core.schedule_commands import CancelSchedule, SetSchedule
 from perdure.errors import RequestError, ToolExecutionError

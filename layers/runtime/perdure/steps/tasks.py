@@ -34,11 +34,11 @@ from perdure.steps.call_tool import (
     failure_text,
     idempotency_key,
     polls,
-    question_of,
     within_limits,
 )
 from perdure.steps.commit import execute, logger, resend_unclaimed
 from perdure.steps.facts import CallFacts, facts_of, versions_of
+from perdure.steps.going_on import question_of
 
 LONGEST_LOOK = timedelta(minutes=2)
 """Longest run of one look at remote work. Our own choice: it only reads."""

@@ -9,10 +9,9 @@ from itertools import count
 from typing import Any
 
 from perdure.core.commands import Command, ModelFinished, RequestedCall, SendInput, ToolFinished, ToolStarted
-from perdure.core.control_commands import ReceiptClaim
 from perdure.core.decide import decide
 from perdure.core.decision import Decision
-from perdure.core.entries import Actor, Entry
+from perdure.core.entries import Actor, Entry, ReceiptClaim
 from perdure.core.head import Head
 from perdure.core.ids import content_hash, key_hash
 from perdure.ports import SessionKey, SessionStore
