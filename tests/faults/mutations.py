@@ -184,9 +184,13 @@ MUTATIONS: tuple[Mutation, ...] = (
         "ignore-the-fence",
         "a timer that was set for another deadline does nothing (races.md X12)",
         (
-            ("core/approvals.py", "if interrupt is None or interrupt.fence != command.fence:", "if interrupt is None:"),
+            (
+                "core/interrupts.py",
+                "if interrupt is not None and interrupt.fence == command.fence:",
+                "if interrupt is not None:",
+            ),
             # An early timer does nothing either, and an old one is early: the two rules are each other's spare.
-            ("core/approvals.py", "if interrupt.deadline is None or draft.now < interrupt.deadline:", "if False:"),
+            ("core/interrupts.py", "if interrupt.deadline is None or draft.now < interrupt.deadline:", "if False:"),
         ),
         "--scenario moved-deadline --adapter embedded --fault none",
     ),
@@ -232,5 +236,42 @@ MUTATIONS: tuple[Mutation, ...] = (
             ),
         ),
         "--scenario inject-failed --adapter embedded --fault crash_before",
+    ),
+    Mutation(
+        "do-a-recorded-step-again",
+        "what a step of a tool returned is recorded, and not done again (spec TOOL-25)",
+        (("steps/durable.py", "        if name in self._facts.steps:\n", "        if False:\n"),),
+        "--scenario tool-sleep-timed-out --adapter embedded --fault none",
+    ),
+    Mutation(
+        "count-a-question-as-a-start",
+        "a tool that asks first has done nothing yet, so a stop withdraws it (spec APPR-13)",
+        (("core/asking.py", "    if call.task is None and not call.parked:\n", "    if False:\n"),),
+        "--scenario tool-question-stopped --adapter embedded --fault none",
+    ),
+    Mutation(
+        "never-fire-what-is-overdue",
+        "a timer that was lost is fired by the sweep (spec WAIT-08)",
+        (("steps/recover.py", "        if timer.due_at <= now:\n", "        if False:\n"),),
+        "--scenario sleep-timed-out --adapter aws --fault crash_before",
+    ),
+    Mutation(
+        "forget-an-event-that-comes-early",
+        "an event that comes before its tool waits for it is kept (spec TOOL-25)",
+        (("core/parks.py", "    elif command.event and command.name in call.arrived:\n", "    elif False:\n"),),
+        "--scenario early-event --adapter embedded --fault none",
+    ),
+    Mutation(
+        "take-an-old-timer-of-a-wait",
+        "a timer that was set before a wait was moved does nothing (spec WAIT-08)",
+        (
+            (
+                "core/interrupts.py",
+                "if waiting is None or waiting.wait is None or waiting.wait.fence != command.fence:",
+                "if waiting is None or waiting.wait is None:",
+            ),
+            ("core/interrupts.py", "if waiting.wait.until is None or draft.now < waiting.wait.until:", "if False:"),
+        ),
+        "--scenario sleep-moved --adapter aws --fault crash_before,error,crash_after",
     ),
 )

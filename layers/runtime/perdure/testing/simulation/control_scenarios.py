@@ -164,7 +164,7 @@ async def _change_the_inbox(user: User) -> None:
     await user.settled()
 
 
-def _any_end(clean: Ending, run: Ending, may_be_unknown: bool) -> list[str]:
+def any_end(clean: Ending, run: Ending, may_be_unknown: bool) -> list[str]:
     """Nothing is left over; what became of the messages depends on the moment (the invariants look at each)."""
     found = differences(clean, run, may_be_unknown=may_be_unknown)
     over = not (run.work or run.pending or run.waiting or None in run.turns)
@@ -192,7 +192,7 @@ CONTROL: tuple[Scenario, ...] = (
         about="a stop after a message has joined the turn",
         agent=agent(("look_up", READ), tool_takes=10.0, answer_takes=10.0),
         script=_inject_then_stop,
-        compare=_any_end,
+        compare=any_end,
         large=True,
     ),
     Scenario(
@@ -203,7 +203,7 @@ CONTROL: tuple[Scenario, ...] = (
         about="a stop in a pause",
         agent=_LOOK,
         script=_pause_then_stop,
-        compare=_any_end,
+        compare=any_end,
         large=True,
     ),
     Scenario(
@@ -211,42 +211,42 @@ CONTROL: tuple[Scenario, ...] = (
         about="a failed turn that is retried twice while a message waits",
         agent=failing_model(times=2, retryable=False),
         script=_retry_failed,
-        compare=_any_end,
+        compare=any_end,
     ),
     Scenario(
         name="dismissed",
         about="a failed turn that is dismissed while a message waits",
         agent=failing_model(times=1, retryable=False),
         script=_dismiss_failed,
-        compare=_any_end,
+        compare=any_end,
     ),
     Scenario(
         name="long-wait",
         about="a provider that asks for 40 seconds",
         agent=failing_model(times=1, retryable=True, retry_after=40.0),
         script=_wait_it_out,
-        compare=_any_end,
+        compare=any_end,
     ),
     Scenario(
         name="retry-now",
         about="a wait of 40 seconds that a person skips",
         agent=failing_model(times=1, retryable=True, retry_after=40.0),
         script=_retry_now,
-        compare=_any_end,
+        compare=any_end,
     ),
     Scenario(
         name="stop-as-shown",
         about="a stop in a streamed answer, with what the screen showed",
         agent=agent(delta_takes=2.0),
         script=_stop_as_shown,
-        compare=_any_end,
+        compare=any_end,
     ),
     Scenario(
         name="stop-in-wait",
         about="a stop while a reconnect waits",
         agent=failing_model(times=1, retryable=True, retry_after=40.0),
         script=_stop_the_wait,
-        compare=_any_end,
+        compare=any_end,
         large=True,
     ),
     Scenario(
@@ -254,7 +254,7 @@ CONTROL: tuple[Scenario, ...] = (
         about="messages that are edited, moved, taken back and sent now",
         agent=_LOOK,
         script=_change_the_inbox,
-        compare=_any_end,
+        compare=any_end,
         large=True,
     ),
 )

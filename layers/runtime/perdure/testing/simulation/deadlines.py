@@ -1,15 +1,18 @@
-"""Deadlines that move: a commit that a later command may make, and that no command makes yet."""
+"""What happens to a session by other ways than its API: a deadline that moves, a command of trusted code."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
 
+from perdure.core.commands import UserCommand
 from perdure.core.decision import Decision
 from perdure.core.entries import Entry
 from perdure.core.expected import expected_timers
 from perdure.core.head import Interrupt
+from perdure.errors import RequestError
 from perdure.ports import Ports, SessionKey
+from perdure.steps.commit import execute
 
 
 async def postpone_deadlines(ports: Ports, key: SessionKey, by: timedelta) -> bool:
@@ -35,3 +38,11 @@ async def postpone_deadlines(ports: Ports, key: SessionKey, by: timedelta) -> bo
     for timer in expected_timers(changed):
         await ports.timers.set(key, timer)
     return True
+
+
+async def result_of(key: SessionKey, command: UserCommand, ports: Ports) -> str:
+    """Carry out a command; returns its result, or the code of what was wrong with it."""
+    try:
+        return str((await execute(ports, key, command)).reply["result"])
+    except RequestError as error:
+        return error.code

@@ -45,6 +45,7 @@ class Ending:
         pending: Tools that wait for a person.
         work: Kinds of the steps that should be in flight, and `timer` for each timer.
         messages: HEAD's counter of messages.
+        cut: Numbers of the calls that somebody ended while they waited, which may have done something by then.
     """
 
     transcript: tuple[Line, ...]
@@ -56,6 +57,7 @@ class Ending:
     pending: tuple[str, ...]
     work: tuple[str, ...]
     messages: int
+    cut: frozenset[int] = frozenset()
 
     @classmethod
     def of(cls, head: Head, entries: Sequence[Entry]) -> Ending:
@@ -93,6 +95,7 @@ class Ending:
             pending=tuple(tools[call_ids[i.call_id]] for i in turn.interrupts) if turn else (),
             work=(*(d.kind for d in expected_dispatches(head)), *("timer" for _ in expected_timers(head))),
             messages=head.message_sequence,
+            cut=frozenset(call_ids[call_id] for call_id in cut_calls(entries)),
         )
 
     def results_in_order(self) -> tuple[Line, ...]:
@@ -107,6 +110,26 @@ class Ending:
             results = []
             ordered.append(line)
         return (*ordered, *sorted(results, key=lambda result: result.call))
+
+
+def cut_calls(entries: Sequence[Entry]) -> set[str]:
+    """Return the ids of the calls that were ended by a stop, or whose wait was cancelled."""
+    events = [event for entry in entries for event in entry.events if event.type == "tool_call_finished"]
+    by_people = ("turn_cancelled", "cancelled")
+    return {e.payload["tool_call_id"] for e in events if e.payload.get("cancellation_reason") in by_people}
+
+
+def pending(head: Head, kind: str) -> tuple[str, ...]:
+    """Return the ids of what a person is asked now: of all approvals, or of all questions."""
+    interrupts = head.turn.interrupts if head.turn else ()
+    return tuple(i.interrupt_id for i in interrupts if i.kind == kind and i.raised_at is not None)
+
+
+def waits(head: Head) -> tuple[str, ...]:
+    """Return the ids of what can be changed: questions, and calls that wait."""
+    calls = head.turn.open_calls if head.turn else ()
+    waiting = tuple(call.call_id for call in calls if call.wait is not None or call.task is not None)
+    return (*pending(head, "question"), *waiting)
 
 
 def _line(message: JsonObject, part: JsonObject, call: int) -> Line:

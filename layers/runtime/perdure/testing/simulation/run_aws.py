@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Generator
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -15,13 +16,13 @@ from perdure.ports import SessionKey
 from perdure.testing.gateway import Connection
 from perdure.testing.moto import AwsInProcess, aws_in_process
 from perdure.testing.simulation.aws import SimulatedDeployment
-from perdure.testing.simulation.deadlines import postpone_deadlines
-from perdure.testing.simulation.ending import Ending
+from perdure.testing.simulation.deadlines import postpone_deadlines, result_of
+from perdure.testing.simulation.ending import Ending, pending, waits
 from perdure.testing.simulation.faults import Plan
 from perdure.testing.simulation.invariants import ViolationError, check
 from perdure.testing.simulation.observer import Observer
 from perdure.testing.simulation.scenario import Scenario
-from perdure.testing.simulation.world import World
+from perdure.testing.simulation.world import Told, World
 from perdure.testing.virtual_time import LoopClock
 
 SESSION = "case-42"
@@ -36,8 +37,11 @@ ROUTES = {
     "edit": ("PATCH", "inbox/{message_id}"),
     "move": ("PATCH", "inbox/{message_id}"),
     "deliver": ("POST", "inbox/{message_id}/deliver"),
+    "skip_wait": ("POST", "waits/{wait_id}/skip"),
+    "change_wait": ("PATCH", "waits/{wait_id}"),
+    "cancel_wait": ("DELETE", "waits/{wait_id}"),
 }
-"""Where the operations of `perdure.control` are, under the session's path."""
+"""Where the operations of `perdure.control` and `perdure.waiting` are, under the session's path."""
 
 FUNCTIONS = Path(__file__).parents[5] / "functions"
 """The handlers, in a checkout of the repository; they are no part of the installed package."""
@@ -153,11 +157,16 @@ class AwsRun:
         return reply if isinstance(reply, str) else "duplicate" if reply["duplicate"] else "accepted"
 
     async def approve(self, approved: bool = True) -> str:
-        head = self._observer.head()
+        return await self._decide("approval", approved=approved)
+
+    async def answer(self, text: str) -> str:
+        return await self._decide("question", answer=text)
+
+    async def _decide(self, kind: str, **decision: Any) -> str:
         answer = "nothing"
-        for interrupt in head.turn.interrupts if head.turn else ():
-            path = f"{PATH}/interrupts/{interrupt.interrupt_id}"
-            reply = self._persist("POST", path, {"approved": approved}, None)
+        for interrupt in pending(self._observer.head(), kind):
+            path = f"{PATH}/interrupts/{interrupt}"
+            reply = self._persist("POST", path, decision, None)
             answer = reply if isinstance(reply, str) else reply["result"]
         return answer
 
@@ -171,9 +180,23 @@ class AwsRun:
 
     async def do(self, operation: str, **arguments: str) -> str:
         method, path = ROUTES[operation]
-        path = path.format(message_id=arguments.pop("message_id", ""))
+        path = path.format(**{name: arguments.pop(name) for name in ("message_id", "wait_id") if name in arguments})
         reply = self._persist(method, f"{PATH}/{path}", arguments, None)
         return reply if isinstance(reply, str) else str(reply.get("result", reply.get("delivered_as")))
+
+    async def waits(self) -> tuple[str, ...]:
+        return waits(self._observer.head())
+
+    def now(self) -> datetime:
+        return self.world.clock.now()
+
+    async def tell(self, command: Told) -> str:
+        told = command(self._observer.head())
+        if told is None:
+            return "nothing"
+        reply = self.deployment.do(partial(result_of, KEY, told))
+        self._observer.committed()
+        return reply
 
     async def inbox(self) -> tuple[str, ...]:
         return tuple(message.message_id for message in self._observer.head().inbox)

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Coroutine
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import count
 from typing import Any, TypeVar
 
@@ -15,16 +15,17 @@ from perdure.core.expected import expected_dispatches
 from perdure.core.head import Head
 from perdure.embedded.store import SqliteSessionStore
 from perdure.errors import PerdureError, RequestError, StoreUnavailableError
-from perdure.ports import SessionKey
+from perdure.ports import Ports, SessionKey
 from perdure.service import LOCAL_CALLER
+from perdure.steps.commit import execute
 from perdure.testing.simulation.deadlines import postpone_deadlines
 from perdure.testing.simulation.embedded import Process, end_tasks, looking_on
-from perdure.testing.simulation.ending import Ending
+from perdure.testing.simulation.ending import Ending, pending, waits
 from perdure.testing.simulation.faults import Plan
 from perdure.testing.simulation.inline import InlineLoop, open_inline
 from perdure.testing.simulation.invariants import ViolationError, check, check_books, check_calm, check_head, check_log
 from perdure.testing.simulation.scenario import Scenario
-from perdure.testing.simulation.world import World
+from perdure.testing.simulation.world import Told, World
 from perdure.testing.virtual_time import LoopClock
 
 T = TypeVar("T")
@@ -234,13 +235,19 @@ class EmbeddedRun:
         return reply if isinstance(reply, str) else "duplicate" if reply["duplicate"] else "accepted"
 
     async def approve(self, approved: bool = True) -> str:
+        return await self._decide("approval", approved=approved)
+
+    async def answer(self, text: str) -> str:
+        return await self._decide("question", answer=text)
+
+    async def _decide(self, kind: str, **decision: Any) -> str:
         head = await self._stored()
         answer = "nothing"
-        for interrupt in head.turn.interrupts if head.turn else ():
+        for interrupt in pending(head, kind):
             key = f"key-{next(self._keys)}"
             reply = await self._persist(
-                lambda s, i=interrupt.interrupt_id, k=key: s.resolve_interrupt(
-                    LOCAL_CALLER, SESSION, i, approved=approved, idempotency_key=k
+                lambda s, i=interrupt, k=key: s.resolve_interrupt(
+                    LOCAL_CALLER, SESSION, i, **decision, idempotency_key=k
                 )
             )
             answer = reply if isinstance(reply, str) else reply["result"]
@@ -261,6 +268,24 @@ class EmbeddedRun:
             lambda s: getattr(s, operation)(LOCAL_CALLER, SESSION, **arguments, idempotency_key=key)
         )
         return reply if isinstance(reply, str) else str(reply.get("result", reply.get("delivered_as")))
+
+    async def waits(self) -> tuple[str, ...]:
+        return waits(await self._stored())
+
+    def now(self) -> datetime:
+        return self.clock.now()
+
+    async def tell(self, command: Told) -> str:
+        told = command(await self._stored())
+        if told is None:
+            return "nothing"
+        done = await self._persist(lambda _: execute(self._ports, KEY, told))
+        return done if isinstance(done, str) else str(done.reply["result"])
+
+    @property
+    def _ports(self) -> Ports:
+        assert self._process is not None
+        return self._process.ports
 
     async def inbox(self) -> tuple[str, ...]:
         return tuple(message.message_id for message in (await self._stored()).inbox)

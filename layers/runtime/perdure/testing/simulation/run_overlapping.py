@@ -12,7 +12,7 @@ import json
 import random
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import count
 from typing import Any, TypeVar
 
@@ -24,14 +24,14 @@ from perdure.testing.lambda_harness import JsonObject
 from perdure.testing.latency import LatencyModel
 from perdure.testing.moto import AwsInProcess, aws_in_process
 from perdure.testing.overlapping import OverlappingHarness
-from perdure.testing.simulation.deadlines import postpone_deadlines
-from perdure.testing.simulation.ending import Ending
+from perdure.testing.simulation.deadlines import postpone_deadlines, result_of
+from perdure.testing.simulation.ending import Ending, pending, waits
 from perdure.testing.simulation.invariants import ViolationError, check
 from perdure.testing.simulation.observer import Observer
 from perdure.testing.simulation.run_aws import CALLS, FUNCTIONS, KEY, LONGEST_SETTLING, PATH, ROUTES, SESSION
 from perdure.testing.simulation.scenario import Scenario
 from perdure.testing.simulation.wire import shorten
-from perdure.testing.simulation.world import World
+from perdure.testing.simulation.world import Told, World
 from perdure.testing.virtual_queues import Message
 from perdure.testing.virtual_time import LoopClock
 
@@ -184,11 +184,16 @@ class OverlappingRun:
         return reply if isinstance(reply, str) else "duplicate" if reply["duplicate"] else "accepted"
 
     async def approve(self, approved: bool = True) -> str:
-        head = self._observer.head()
+        return await self._decide("approval", approved=approved)
+
+    async def answer(self, text: str) -> str:
+        return await self._decide("question", answer=text)
+
+    async def _decide(self, kind: str, **decision: Any) -> str:
         answer = "nothing"
-        for interrupt in head.turn.interrupts if head.turn else ():
-            path = f"{PATH}/interrupts/{interrupt.interrupt_id}"
-            reply = await self._ask("POST", path, {"approved": approved}, None)
+        for interrupt in pending(self._observer.head(), kind):
+            path = f"{PATH}/interrupts/{interrupt}"
+            reply = await self._ask("POST", path, decision, None)
             answer = reply if isinstance(reply, str) else reply["result"]
         return answer
 
@@ -202,9 +207,19 @@ class OverlappingRun:
 
     async def do(self, operation: str, **arguments: str) -> str:
         method, path = ROUTES[operation]
-        path = path.format(message_id=arguments.pop("message_id", ""))
+        path = path.format(**{name: arguments.pop(name) for name in ("message_id", "wait_id") if name in arguments})
         reply = await self._ask(method, f"{PATH}/{path}", arguments, None)
         return reply if isinstance(reply, str) else str(reply.get("result", reply.get("delivered_as")))
+
+    async def waits(self) -> tuple[str, ...]:
+        return waits(self._observer.head())
+
+    def now(self) -> datetime:
+        return self.deployment.clock.now()
+
+    async def tell(self, command: Told) -> str:
+        told = command(self._observer.head())
+        return await result_of(KEY, told, self.deployment.ports()) if told is not None else "nothing"
 
     async def inbox(self) -> tuple[str, ...]:
         return tuple(message.message_id for message in self._observer.head().inbox)

@@ -16,6 +16,7 @@ from perdure.testing.simulation.ending import Ending, differences
 from perdure.testing.simulation.ending_scenarios import ENDINGS
 from perdure.testing.simulation.invariants import check
 from perdure.testing.simulation.scenario import Scenario
+from perdure.testing.simulation.wait_scenarios import WAITS
 from perdure.testing.simulation.world import User
 
 
@@ -288,6 +289,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     Scenario(name="resend", about="a message that is sent again with its key", agent=_T1, script=_resend, large=True),
     *CONTROL,
     *ENDINGS,
+    *WAITS,
 )
 
 BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Protocol
 
 from perdure.agents.tools import ToolContext
+from perdure.core.commands import UserCommand
+from perdure.core.head import Head
 from perdure.testing.virtual_time import LoopClock
 
 Place = Callable[[str], Awaitable[None]]
+Told = Callable[[Head], UserCommand | None]
 
 
 @dataclass
@@ -29,6 +32,7 @@ class World:
         pieces: How many pieces of its work a body has done, by tool call.
         overstated: Checkpoints that told of work that nobody had done.
         provider_calls: Requests that the model's provider received.
+        complaints: What a body saw that may not be.
     """
 
     clock: LoopClock
@@ -43,6 +47,7 @@ class World:
     pieces: Counter[str] = field(default_factory=Counter)
     overstated: int = 0
     provider_calls: int = 0
+    complaints: list[str] = field(default_factory=list)
 
     async def tool(self, context: ToolContext, *, takes: float = 0.0) -> None:
         """Be the body of a tool: a point before its effect, the effect, and a point after it.
@@ -95,6 +100,10 @@ class User(Protocol):
         """Decide on every approval that is open now; returns `resolved`, `nothing` or an error's code."""
         ...
 
+    async def answer(self, text: str) -> str:
+        """Answer every question that is open now; returns `resolved`, `nothing` or an error's code."""
+        ...
+
     async def stop(self) -> str:
         """Stop the running turn; returns what the runtime answers."""
         ...
@@ -117,6 +126,18 @@ class User(Protocol):
         Returns:
             False: nobody is asked anything yet.
         """
+        ...
+
+    async def waits(self) -> tuple[str, ...]:
+        """Return the ids of what can be changed: questions, and calls that wait."""
+        ...
+
+    def now(self) -> datetime:
+        """Return the virtual time."""
+        ...
+
+    async def tell(self, command: Told) -> str:
+        """Have trusted code carry out a command on HEAD, if there is one; returns `nothing`, the result or a code."""
         ...
 
     async def when(self, moment: str) -> None:
