@@ -246,7 +246,13 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "count-a-question-as-a-start",
         "a tool that asks first has done nothing yet, so a stop withdraws it (spec APPR-13)",
-        (("core/asking.py", "    if call.task is None and not call.parked:\n", "    if False:\n"),),
+        (
+            (
+                "core/asking.py",
+                "        return replace(call, started=None, started_attempt=0)\n",
+                "        return call\n",
+            ),
+        ),
         "--scenario tool-question-stopped --adapter embedded --fault none",
     ),
     Mutation(

@@ -18,9 +18,6 @@ from perdure.testing.simulation.world import World
 ASKS_A_PERSON = ("awaiting_approval", "awaiting_answer")
 """Statuses of calls that wait for a person."""
 
-RUNS_AGAIN = ("interrupt_raised", "timer_started", "tool.awaits_event", "tool.event_arrived")
-"""Events behind which a tool runs again from its start: it asked before it did anything, or it waits in mid-work."""
-
 
 class ViolationError(AssertionError):
     """A promise was broken; the message says which."""
@@ -150,7 +147,7 @@ def _check_calls(entries: Sequence[Entry]) -> None:
                 check(not again, f"{call_id} runs once and was started twice")
                 started.add(call_id)
                 left_off.discard(call_id)
-            elif entry.kind in ("tool_asked", "tool_parked") and "tool_call_id" in event.payload:
+            elif entry.kind in ("tool_asked", "tool_parked", "event_arrived") and "tool_call_id" in event.payload:
                 left_off.add(event.payload["tool_call_id"])
             elif event.type in TURN_ENDS:
                 check(event.turn_id not in closed, f"{event.turn_id} was closed twice")
