@@ -115,9 +115,7 @@ def enabled(agent: str, names: Sequence[str], own: Collection[str], policies: Co
         if name in own:
             raise ConfigurationError(f"tool {name} uses the name of an enabled built-in tool")
         if name in policies:
-            raise ConfigurationError(
-                f"agent {agent!r} has a policy for {name!r}: that of a built-in tool is fixed"
-            )
+            raise ConfigurationError(f"agent {agent!r} has a policy for {name!r}: that of a built-in tool is fixed")
     return tuple(name for name in BUILT_IN_TOOLS if name in names)
 
 
