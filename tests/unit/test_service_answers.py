@@ -146,7 +146,7 @@ async def test_f066_an_answer_after_the_deadline_is_refused_whether_its_timer_ca
 
 @pytest.mark.parametrize("timer_first", [False, True])
 async def test_f066_by_setting_a_late_answer_becomes_a_message_once(timer_first: bool) -> None:
-    agent = an_asker(deadline=HALF_AN_HOUR, inbox=InboxSettings(late_answers="queue"))
+    agent = an_asker(deadline=HALF_AN_HOUR, inbox=InboxSettings(delivery="interrupt", late_answers="queue"))
     async with open_stage(agent) as stage:
         interrupt_id = await asked(stage)
         await stage.clock.advance(LATE)

@@ -79,6 +79,18 @@ async def test_a_wait_that_is_given_another_time_ends_then_and_not_before() -> N
         assert "completed" in (await stage.results())["durable_wait"][1]
 
 
+async def test_a_time_is_kept_in_whole_milliseconds_so_that_its_timer_is_the_one_of_the_stored_session() -> None:
+    async with open_stage(a_sleeper()) as stage:
+        await begun(stage)
+        later = (stage.clock.now() + timedelta(hours=1)).replace(microsecond=123_999)
+
+        await stage.session().change_wait(WAIT, later)
+
+        ((_, timer),) = stage.timers.pending
+        assert timer.due_at == later.replace(microsecond=123_000)
+        assert (await only_wait(stage))["until"] == format_time(timer.due_at)
+
+
 @pytest.mark.parametrize("until", ["2001-01-01T00:00:00Z", "2001-01-01t01:00:00.123456789+01:00"])
 async def test_a_time_that_has_passed_ends_a_wait_at_once(until: str) -> None:
     async with open_stage(a_sleeper(3600)) as stage:

@@ -42,7 +42,9 @@ async def test_a_session_can_be_looked_at_while_another_program_works_on_it(
     assert listed[1].split()[0] == "s-1"
     assert "running_tools (approval)" in listed[1]
     assert "waits for an approval of wipe (call-2-0)" in shown[1]
-    assert "the session's owner can approve or reject call-2-0" in shown[1]
+    assert "approval: A person has to approve or reject wipe. [call-2-0]\n" in shown[1]
+    assert '  arguments: {"what": "disk"}\n  ended by a person who may approve\n' in shown[1]
+    assert "  reject: POST /v1/sessions/s-1/interrupts/call-2-0 " in shown[1]
     assert "blocked" not in shown[1]  # whoever looks into the file knows no agents, and says nothing of them
     assert talkers.wiped == []
 

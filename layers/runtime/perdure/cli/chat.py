@@ -12,10 +12,11 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, TypeVar, cast
 
 from perdure.cli import DEFAULT_AGENTS, DEFAULT_DATABASE
+from perdure.cli.asking import Asking
 from perdure.cli.commands import Commands, command_of
 from perdure.cli.connecting import connected
 from perdure.cli.keyboard import Keyboard
-from perdure.cli.printing import arguments_of, next_step, say
+from perdure.cli.printing import next_step, say
 from perdure.cli.turn_view import TurnView
 from perdure.core.ids import is_session_id
 from perdure.errors import InvalidRequestError, RequestError, StoreUnavailableError
@@ -26,7 +27,6 @@ T = TypeVar("T")
 INTRODUCTION = (
     "Type a message. /help lists the commands; Ctrl-C stops the running turn, /quit leaves and the session stays."
 )
-QUESTION = "[y]es, [n]o, or no with a reason: "
 
 PATIENCE = (0.5, 1.0, 2.0, 4.0, 8.0)
 """Waits in seconds before a command that got no answer is sent again, under its key: a server's restart."""
@@ -72,8 +72,7 @@ class _Conversation:
         self._keyboard = keyboard
         self._view = TurnView(session)
         self._commands = Commands(session, self._view, self._carried_out)
-        self._asking: list[dict[str, Any]] = []
-        self._decided: set[str] = set()
+        self._asking = Asking(session, self._view, self._carried_out, interactive=keyboard.interactive)
         self._cursor: str | None = None
         self._turn_id: str | None = None
         self._stopped = False
@@ -138,18 +137,28 @@ class _Conversation:
         command = command_of(text)
         if command is None:
             return await self._commands.send(text)
-        if command[0] == "stop":
+        name, words = command
+        if name == "stop":
             return await self._stop()
-        return await self._commands.run(*command)
+        if name == "decline":
+            await self._asking.decline(words)
+            return None
+        if name == "edit" and self._asking.edits and (not words or words.startswith("{")):
+            await self._asking.edit(words)
+            while not self._keyboard.interrupts.empty():  # a Ctrl-C in the editor was meant for the editor
+                self._keyboard.interrupts.get_nowait()
+            return None
+        return await self._commands.run(name, words)
 
     async def _go_on(self, snapshot: dict[str, Any]) -> None:
         """Follow the turns that are left, from the place of a snapshot."""
         state = snapshot["state"]
         if state is None or "turn_id" not in state:
             return
-        self._turn_id, self._asking = state["turn_id"], []
+        self._turn_id = state["turn_id"]
+        self._asking.forget()
         for interrupt in snapshot["pending_interrupts"]:
-            self._open(interrupt)
+            self._asking.open(interrupt)
         await self._follow(snapshot["cursor"])
 
     async def _follow(self, cursor: str) -> None:
@@ -205,11 +214,11 @@ class _Conversation:
                 self._view.line("left open: it waits for you")
             raise _Leave
         if asking and command_of(text) is None:
-            await self._decide(text.strip())
+            await self._asking.take(text.strip())
         elif text.strip():
             await self._do(text)
-            if self._asking and not self._stopped:
-                self._view.prompt(QUESTION)
+            if self._asking and not self._stopped and not self._view.at_prompt:
+                self._asking.prompt()
 
     async def _first(self, *awaited: asyncio.Future[Any]) -> asyncio.Future[Any] | None:
         """Return which of some futures came first; None when it was a Ctrl-C, which stops the turn."""
@@ -239,66 +248,16 @@ class _Conversation:
             snapshot = await self._session.snapshot()
             for interrupt in snapshot["pending_interrupts"]:
                 if interrupt["interrupt_id"] == interrupt_id:
-                    self._open(interrupt)
+                    self._asking.open(interrupt)
         elif event.type == "interrupt_resolved":
-            self._close(str(interrupt_id), event.payload)
+            self._asking.close(str(interrupt_id), event.payload)
         elif event.type == "turn_failed" and event.payload.get("held"):
             self._stuck = True
             self._tell_what_waits(await self._session.snapshot())
         elif event.type == "session_paused" and not self._keyboard.interactive:
             self._stuck = True  # nobody can resume it here
         if self._asking and not self._view.at_prompt and not self._stopped:
-            self._view.prompt(QUESTION)
-
-    # --- approvals ---------------------------------------------------------------------------------------------
-
-    def _open(self, interrupt: dict[str, Any]) -> None:
-        if interrupt["interrupt_id"] in (other["interrupt_id"] for other in self._asking):
-            return
-        self._asking.append(interrupt)
-        if len(self._asking) == 1:
-            self._put_question()
-
-    def _close(self, interrupt_id: str, payload: dict[str, Any]) -> None:
-        """Forget an approval that is settled, and say so if it was not here that it was."""
-        was_asked = bool(self._asking) and self._asking[0]["interrupt_id"] == interrupt_id
-        self._asking = [other for other in self._asking if other["interrupt_id"] != interrupt_id]
-        if was_asked and interrupt_id not in self._decided:
-            by = "withdrawn" if "cancellation_reason" in payload else "decided elsewhere"
-            self._view.line(f"  ({by}: it needs no answer of yours any more)")
-        if was_asked and self._asking:
-            self._put_question()
-
-    def _put_question(self) -> None:
-        interrupt = self._asking[0]
-        self._view.line(f"approve {interrupt['tool_name']} {arguments_of(interrupt)}?")
-        self._view.prompt(QUESTION)
-
-    async def _decide(self, words: str) -> None:
-        if not words or words.startswith("/"):  # a slip of the pen decides nothing
-            if words:
-                self._view.line(f"  (there is no command {words.split(maxsplit=1)[0]}: /help)")
-            self._view.prompt(QUESTION)
-            return
-        interrupt = self._asking.pop(0)
-        interrupt_id = interrupt["interrupt_id"]
-        approved = words.lower() in ("y", "yes")
-        reason = None if approved or words.lower() in ("n", "no") else words
-        self._decided.add(interrupt_id)
-        reply = await self._carried_out(
-            lambda key: self._session.resolve(
-                interrupt_id,
-                approved=approved,
-                message=reason,
-                arguments_hash=interrupt["arguments_hash"],
-                idempotency_key=key,
-            )
-        )
-        if reply is None:  # what is asked now may be something else than what was shown
-            for other in (await self._session.snapshot())["pending_interrupts"]:
-                self._open(other)
-        elif self._asking:
-            self._put_question()
+            self._asking.prompt()
 
     # --- commands ----------------------------------------------------------------------------------------------
 
@@ -334,7 +293,8 @@ class _Conversation:
 
     async def _ask(self, prompt: str) -> str:
         """Return a line that the person types while nothing runs."""
-        self._cursor, self._turn_id, self._asking = None, None, []
+        self._cursor = self._turn_id = None
+        self._asking.forget()
         self._view.prompt(prompt)
         await self._first(self._keyboard.line())
         text = self._taken()

@@ -8,6 +8,7 @@ from typing import Any
 
 from perdure.cli.printing import next_step, notes_of, shortened
 from perdure.cli.turn_view import TurnView
+from perdure.cli.waits import WaitCommands
 from perdure.session import Receipt, Session
 
 HELP = """\
@@ -26,6 +27,12 @@ HELP = """\
 /recall N      take a waiting message back
 /move N PLACE  put a waiting message at another place
 /deliver N HOW deliver a waiting message in another way: queue, or one of the words above (steer, now, passive ...)
+/waits         what the session waits for, until when, and who can end it
+/skip [ID]     wait no longer for a time
+/until [ID] T  wait until another time: 2027-01-31T09:00:00Z, +30m, +2h, +3d, or never
+/cancel [ID]   end a wait without what it was for
+/decline WHY   do not answer a question
+/edit [JSON]   while an approval is asked: approve it with other arguments (alone: in your EDITOR)
 /settings JSON replace the session's settings; alone: show them
 /quit          leave; the session stays
 Any other text is a message. While a turn runs it waits for its own."""
@@ -47,8 +54,14 @@ _ACCEPTED = {
     "supersede": "stopping, for this; no later prompt has the answer",
     "passive": "it goes with the next message",
 }
-WITH_WORDS = (*DELIVERIES, "edit", "recall", "move", "deliver")
-NAMES = frozenset({*WITH_WORDS, "stop", "retry", "dismiss", "pause", "resume", "inbox", "settings", "help", "quit"})
+WITH_WORDS = (*DELIVERIES, "edit", "recall", "move", "deliver", "until")
+NAMES = frozenset(
+    {
+        *WITH_WORDS,
+        *("stop", "retry", "dismiss", "pause", "resume", "inbox", "settings", "help", "quit"),
+        *("waits", "skip", "cancel", "decline"),
+    }
+)
 
 CarriedOut = Callable[[Callable[[str], Awaitable[Any]]], Awaitable[Any]]
 
@@ -72,6 +85,7 @@ class Commands:
         self._session = session
         self._view = view
         self._carried_out = carried_out
+        self._waits = WaitCommands(session, view.line, carried_out)
 
     async def run(self, name: str, words: str) -> str | None:
         """Carry out a command. Returns the cursor from which there may be something to follow, or None.
@@ -95,6 +109,10 @@ class Commands:
             "move": lambda: self._move(words),
             "deliver": lambda: self._deliver(words),
             "settings": lambda: self._settings(words),
+            "waits": self._waits.show,
+            "skip": lambda: self._waits.skip(words),
+            "until": lambda: self._waits.until(words),
+            "cancel": lambda: self._waits.cancel(words),
             "help": self._help,
         }
         return await run[name]()

@@ -9,6 +9,7 @@ from typing import Any
 from perdure.cli.connecting import looking
 from perdure.cli.loading import is_still_to_be_made
 from perdure.cli.printing import print_message, print_state, print_timeline, say, shortened, stuck_as
+from perdure.cli.waits import print_waits
 
 NO_SESSIONS = "no sessions yet: `perdure chat` starts one"
 
@@ -53,6 +54,7 @@ async def show(options: argparse.Namespace) -> int:
         print_timeline(await all_events(session))
         say()
         print_state(snapshot)
+        print_waits(await session.waits(), snapshot["pending_interrupts"])
     return 0
 
 

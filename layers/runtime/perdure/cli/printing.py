@@ -133,10 +133,38 @@ def describe_event(event: JsonObject) -> str | None:
         error = payload["error"]
         return f"turn failed: {error['code']}: {error['message']}"
     if kind == "interrupt_raised":
-        return f"waits for an approval of {name} ({payload['interrupt_id']})"
+        what = f"an approval of {name}" if _is_approval(payload) else f"an answer: {_question(payload)}"
+        return f"waits for {what} ({payload['interrupt_id']})"
     if kind == "interrupt_resolved":
-        return f"approval {_decision(payload)}"
-    return lines.get(kind)
+        return f"{'approval' if _is_approval(payload) else 'question'} {_decision(payload)}"
+    return lines.get(kind) or _described_wait(kind, payload)
+
+
+def _is_approval(payload: JsonObject) -> bool:
+    return bool(payload.get("kind", "approval") == "approval")
+
+
+def _question(payload: JsonObject) -> str:
+    return shortened(str(payload.get("question", "?")), 120)
+
+
+def _described_wait(kind: str, payload: JsonObject) -> str | None:
+    """Return one line for what happens to a call that waits."""
+    call, name = payload.get("tool_call_id", payload.get("wait_id", "")), payload.get("name", "")
+    lines = {
+        "timer_started": f"{call} waits until {payload.get('until')}",
+        "tool_task_started": f"{payload.get('tool_name')} started remote work",
+        "task.looked": f"looked at {call}: {payload.get('status')}",
+        "task.reconciling": f"looking up what became of {call}",
+        "task.cancelled": f"remote work of {call} {'was asked to stop' if payload.get('cancelled') else 'goes on'}",
+        "tool.step_recorded": f"{call} did {name}",
+        "tool.awaits_event": f"{call} waits for the event {name}",
+        "tool.event_arrived": f"event {name} came for {call}, from {_subject(payload)}",
+        "wait.skipped": f"wait of {call} skipped by {_subject(payload)}",
+        "wait.cancelled": f"wait of {call} cancelled by {_subject(payload)}",
+        "wait.changed": f"{call} waits until {payload.get('until', 'somebody ends it')}, by {_subject(payload)}",
+    }
+    return one_line(lines[kind]) if kind in lines else None
 
 
 _STOPPED = {"interrupted": "interrupted by a message", "superseded": "superseded by a message"}
@@ -158,7 +186,12 @@ def _decision(payload: JsonObject) -> str:
     actor = _subject(payload)
     words = payload.get("message") or payload.get("rejection_message")
     said = f": {shortened(words)}" if words else ""
-    return f"{'given' if payload.get('approved') else 'refused'} by {actor}{said}"
+    if "answered" in payload:
+        answer = payload.get("answer")
+        told = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
+        return f"answered by {actor}: {shortened(told)}" if payload["answered"] else f"not answered by {actor}{said}"
+    changed = f" with {json.dumps(payload['arguments'], ensure_ascii=False)}" if "arguments" in payload else ""
+    return f"{'given' if payload.get('approved') else 'refused'} by {actor}{changed}{said}"
 
 
 def stuck_as(state: JsonObject) -> list[str]:
@@ -197,7 +230,7 @@ def print_timeline(events: Sequence[JsonObject]) -> None:
 
 
 def print_state(snapshot: JsonObject) -> None:
-    """Print what state a session is in, what it waits for, and who can unblock it."""
+    """Print what state a session is in, and the messages that wait for their turn."""
     state = snapshot["state"]
     say(
         f"session {snapshot['session_id']} · agent {snapshot['agent']} · {state['status']} · version {state['version']}"
@@ -208,42 +241,6 @@ def print_state(snapshot: JsonObject) -> None:
     if operation := state.get("operation"):
         attempt = f", attempt {operation['attempt']}" if operation["attempt"] > 1 else ""
         say(f"model step {operation['step_execution_id']} is {operation['phase']}, since {operation['since']}{attempt}")
-    _print_gates(state)
-    waits = {item["id"]: item for item in state.get("waiting_for", [])}
-    for interrupt in snapshot["pending_interrupts"]:
-        since = waits.get(interrupt["interrupt_id"], {}).get("since", "?")
-        until = f", until {interrupt['deadline']}" if "deadline" in interrupt else ""
-        say(f"waits for an approval of {interrupt['tool_name']} {arguments_of(interrupt)}, since {since}{until}")
-        if "blocked" in interrupt:
-            what = f"{interrupt['tool_name']} of agent {snapshot['agent']} is not part of this deployment"
-            say(f"  blocked ({interrupt['blocked']}): {what}")
-            say(f"  the session's owner can reject {interrupt['interrupt_id']}, or deploy it again")
-        else:
-            say(f"  the session's owner can approve or reject {interrupt['interrupt_id']}")
     for queued in snapshot["inbox"]:
         delivery = queued.get("delivery", "queue")
         say(f"{'queued' if delivery == 'queue' else delivery}{notes_of(queued)}: {shortened(queued['text'])}")
-
-
-def _print_gates(state: JsonObject) -> None:
-    """Print what keeps a session from going on, and who can do something about it."""
-    owner = "  the session's owner can"
-    if state.get("closed"):
-        say("closed: it takes no more messages")
-        say("  the application can open it again")
-    if state.get("paused"):
-        say("paused: nothing new begins")
-        say(f"{owner} resume it")
-    if state.get("held"):
-        blocked = _BLOCKED.get(state.get("blocked_reason", ""))
-        say(
-            f"blocked ({state['blocked_reason']}): {blocked}"
-            if blocked
-            else "held: messages wait behind the failed turn"
-        )
-        mend = "whoever runs it can mend that, and the session goes on; its" if blocked else "the session's"
-        say(f"  {mend} owner can retry the turn or dismiss it")
-    for item in state.get("waiting_for", []):
-        if item["kind"] == "retry":
-            say(f"waits since {item['since']} to ask the model again, at {item.get('until', '?')}")
-            say(f"{owner} retry now, or stop the turn")

@@ -137,7 +137,10 @@ class TurnView:
         self._open_line = None
 
 
-_ENDINGS = ("turn_failed", "turn_cancelled", "turn_steered", "inbox.joined", "session_paused", "session_resumed")
+_ENDINGS = (
+    *("turn_failed", "turn_cancelled", "turn_steered", "inbox.joined", "session_paused", "session_resumed"),
+    *("timer_started", "tool_task_started", "tool.awaits_event"),
+)
 _STATUSES = {
     "interrupted": "interrupted: what you saw is kept",
     "superseded": "superseded: the agent will not look back at it",
@@ -163,6 +166,13 @@ def _described(kind: str, payload: Mapping[str, Any]) -> str:
         return f"the turn failed: {payload['error']['code']}: {payload['error']['message']}"
     if kind == "turn_cancelled":
         return f"  ({payload.get('reason', 'stopped')})"
+    if kind == "timer_started":
+        why = f" for {one_line(payload['reason'])}" if payload.get("reason") else ""
+        return f"  (waits until {payload['until']}{why}: /skip, /until, /cancel)"
+    if kind == "tool_task_started":
+        return f"  ({one_line(payload['tool_name'])} works elsewhere and is looked at from time to time: /waits)"
+    if kind == "tool.awaits_event":
+        return f"  (waits for the event {one_line(payload['name'])!r}: /waits)"
     return _SAID[kind]
 
 
