@@ -165,6 +165,19 @@ async def test_the_deadline_of_a_question_is_moved_and_its_question_stays_the_sa
         assert await stage.session().answer(WAIT, "a") == {"result": "resolved"}
 
 
+@pytest.mark.parametrize(("how", "ends"), [("queue", False), ("steer", True), ("stop", True)])
+async def test_a_queued_message_ends_no_wait_and_a_steered_one_or_a_stop_does(how: str, ends: bool) -> None:
+    async with open_stage(a_sleeper()) as stage:
+        await begun(stage)
+
+        await (stage.stop() if how == "stop" else stage.send("hello?", delivery=how))
+
+        assert ("timer" in [wait["kind"] for wait in await waits(stage)]) is not ends
+        finished = [e["payload"] for e in await stage.events() if e["type"] == "tool_call_finished"]
+        reasons = {"steer": ["steered"], "stop": ["turn_cancelled"], "queue": []}[how]
+        assert [each["cancellation_reason"] for each in finished] == reasons
+
+
 async def test_a_cancelled_wait_is_told_to_the_model() -> None:
     async with open_stage(a_sleeper()) as stage:
         await begun(stage)
