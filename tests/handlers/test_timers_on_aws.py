@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -15,8 +16,14 @@ import pytest
 from botocore.awsrequest import AWSResponse
 from botocore.compat import HTTPHeaders
 
+from perdure.agents.definition import AgentDefinition, AgentRegistry
+from perdure.agents.policies import ToolPolicy
 from perdure.agents.tools import function_tool
-from perdure.testing.lambda_harness import LambdaHarness
+from perdure.core.history import ToolResultItem
+from perdure.models import ScriptedModel
+from perdure.models.base import ModelRequest
+from perdure.models.scripted import Reply, call
+from perdure.testing.lambda_harness import Crash, LambdaHarness
 from tests.handlers.agents import SESSION, an_agent, results, send, snapshot
 from tests.unit.aws.builders import LostAnswers
 
@@ -250,6 +257,87 @@ def test_without_any_schedule_messages_alone_end_a_wait_on_the_second(harness: L
     assert len(calls) == 7  # at 0, 15, … 90 minutes; at 105 a delay reaches the end
     was_rejected_once(harness)
     assert timedelta(0) <= ended[0] - due_at <= SECOND
+
+
+@contextmanager
+def dies_before(harness: LambdaHarness, operation: str) -> Iterator[list[str]]:
+    """Let a function die right before its first call of an operation that is about a timer."""
+    died: list[str] = []
+
+    def die(params: dict[str, Any], **_: Any) -> None:
+        if not died and "timer_id" in json.dumps(params):
+            died.append(str(harness.running))
+            raise Crash
+
+    client = harness.aws.clients.scheduler if operation == "CreateSchedule" else harness.aws.clients.sqs
+    event = f"provide-client-params.{client.meta.service_model.service_id.hyphenize()}.{operation}"
+    client.meta.events.register(event, die)
+    try:
+        yield died
+    finally:
+        client.meta.events.unregister(event, die)
+
+
+def test_x9_a_timer_whose_setter_died_is_set_when_its_message_comes_again(harness: LambdaHarness) -> None:
+    harness.agents = an_agent(pay, deadline=HOURS)
+    send(harness, "Pay.")
+    with dies_before(harness, "CreateSchedule") as died:
+        harness.deliver_one()
+    (interrupt,) = snapshot(harness)["pending_interrupts"]
+    due_at = datetime.fromisoformat(interrupt["deadline"])
+    ended = decided(harness)
+    assert (died, harness.schedules.pending()) == (["run_model"], [])
+
+    harness.settle(HOURS + timedelta(minutes=5))
+
+    was_rejected_once(harness)
+    assert timedelta(0) <= ended[0] - due_at <= SECOND
+
+
+def test_x9_a_timer_whose_setter_died_is_set_when_its_command_is_sent_again(harness: LambdaHarness) -> None:
+    waiting_for(harness, HOURS)
+    (interrupt,) = snapshot(harness)["pending_interrupts"]
+    moved = datetime.fromisoformat(interrupt["deadline"]) + HOURS
+    path, body = f"{SESSION}/waits/{interrupt['interrupt_id']}", {"until": moved.isoformat().replace("+00:00", "Z")}
+    with dies_before(harness, "CreateSchedule") as died:
+        first = harness.gateway.http("PATCH", path, body, key="k-1")
+    assert (first.status, died) == (500, ["api"])
+
+    again = harness.gateway.http("PATCH", path, body, key="k-1")
+    ended = decided(harness)
+    harness.settle(2 * HOURS + timedelta(minutes=5))
+
+    assert again.status == 200
+    was_rejected_once(harness)
+    assert timedelta(0) <= ended[0] - moved <= SECOND
+
+
+def test_copies_of_timers_do_not_multiply(harness: LambdaHarness) -> None:
+    harness.deliveries = 3
+    sent: list[str] = []
+    harness.aws.clients.sqs.meta.events.register(
+        "provide-client-params.sqs.SendMessage", lambda params, **_: sent.append(params["MessageBody"])
+    )
+    harness.agents = AgentRegistry([_asking_for_five()])
+    send(harness, "Pay five times.")
+
+    harness.settle(HOURS)
+
+    assert [status for _, status in results(harness)] == ["rejected"] * 5
+    assert len([body for body in sent if "timer_id" in body]) < 5 * 2 * 3
+
+
+def _asking_for_five() -> AgentDefinition:
+    """Return an agent whose five calls wait for approval, each for a minute longer than the one before."""
+    names = [f"pay_{number}" for number in range(5)]
+
+    def script(request: ModelRequest) -> Reply:
+        answered = isinstance(request.messages[-1], ToolResultItem)
+        return Reply(text="done") if answered else Reply(calls=tuple(map(call, names)))
+
+    deadlines = {name: ToolPolicy(approval_deadline=timedelta(minutes=5 + number)) for number, name in enumerate(names)}
+    tools = [replace(pay, name=name) for name in names]
+    return AgentDefinition(name="test", model=ScriptedModel(script), tools=tools, tool_policies=deadlines)
 
 
 def test_a_schedule_whose_answer_was_lost_is_not_made_twice(harness: LambdaHarness) -> None:

@@ -21,7 +21,7 @@ from perdure.core.limits import LEASE_DURATION, LEASE_RENEWAL
 from perdure.errors import PerdureError, StoreUnavailableError
 from perdure.ports import Loaded, Ports, SessionKey
 from perdure.steps.base import StepMessage
-from perdure.steps.commit import Executed, despite_outages, execute, logger, resend_unclaimed
+from perdure.steps.commit import Executed, despite_outages, execute, logger, resend_unclaimed, set_timers_again
 
 T = TypeVar("T")
 
@@ -253,6 +253,7 @@ async def claimed(
             put_off = AttemptPutOff(step_id=message.step_id, attempt=message.attempt)
             head = (await execute(ports, message.key, put_off)).head
         await resend_unclaimed(ports, message.key, head)
+        await set_timers_again(ports, message.key, head)
         yield None
         return
     if not holds:

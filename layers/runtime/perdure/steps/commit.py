@@ -105,6 +105,7 @@ async def execute(
                     allow(loaded.head)
                 if (earlier := earlier_reply(loaded, claims)) is not None:
                     await resend_unclaimed(ports, key, loaded.head)
+                    await set_timers_again(ports, key, loaded.head)
                     return Executed(head=loaded.head, reply=earlier, duplicate=True)
                 decision = decide(loaded.head, command, now=ports.clock.now(), commit_id=commit_id, taker=taker)
                 if decision.entry is None and was_known:
@@ -185,7 +186,7 @@ async def _effects_sent(ports: Ports, key: SessionKey, old: Head, done: Executed
 async def _landed(ports: Ports, key: SessionKey, loaded: Loaded, entry: Entry, decision: Decision) -> Executed:
     """Go on after a commit whose answer was lost: what it made expected may not have been sent."""
     await resend_unclaimed(ports, key, loaded.head)
-    await asyncio.gather(*(ports.timers.set(key, timer) for timer in expected_timers(loaded.head)))
+    await set_timers_again(ports, key, loaded.head)
     await ports.live.changed(key, loaded.head)
     return Executed(head=decision.head, reply=decision.reply, entry=entry, known=loaded)
 
@@ -238,6 +239,19 @@ async def resend_unclaimed(ports: Ports, key: SessionKey, head: Head) -> None:
     for dispatch in expected_dispatches(head):
         if dispatch.claimed_by is None and await is_unclaimed(ports, key, dispatch):
             await ports.queue.send(key, dispatch)
+
+
+async def set_timers_again(ports: Ports, key: SessionKey, head: Head) -> None:
+    """Set the timers that are expected once more: whoever committed may have died before it had.
+
+    Not for a message of a timer itself that finds nothing to do: each copy would make copies of all the others.
+    """
+    setting = [ports.timers.set(key, timer) for timer in expected_timers(head)]
+    for outcome in await asyncio.gather(*setting, return_exceptions=True):
+        if isinstance(outcome, TransientError):
+            logger.warning("a timer could not be set; the sweep will fire it", extra={"session_id": key.session_id})
+        elif isinstance(outcome, BaseException):
+            raise outcome
 
 
 async def is_unclaimed(ports: Ports, key: SessionKey, dispatch: Dispatch) -> bool:
