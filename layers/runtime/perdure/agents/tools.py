@@ -74,7 +74,13 @@ class ToolContext:
     save_checkpoint: SaveCheckpoint = _saved_nowhere
     session: SessionHandle | None = None
 
-    async def step(self, name: str, function: Callable[[], Awaitable[T] | T]) -> T:
+    @overload
+    async def step(self, name: str, function: Callable[[], Awaitable[T]]) -> T: ...
+
+    @overload
+    async def step(self, name: str, function: Callable[[], T]) -> T: ...
+
+    async def step(self, name: str, function: Callable[[], Any]) -> Any:
         """Do something once, whatever happens to this call: later runs of it get the recorded result.
 
         Args:
@@ -85,8 +91,7 @@ class ToolContext:
             OutsideToolError: No runtime runs this tool.
             ToolExecutionError: The call has recorded the most that one may.
         """
-        result: T = await self._durable().step(name, function)
-        return result
+        return await self._durable().step(name, function)
 
     async def sleep(self, name: str, duration: timedelta) -> None:
         """Wait without a worker. The tool runs again from its start then, and passes the sleeps that are over.

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal, Protocol
 
 from perdure.core.ids import canonical_json
-from perdure.core.limits import MAX_POLL_INTERVAL, MAX_WAIT, MIN_POLL_INTERVAL
+from perdure.core.limits import MAX_POLL_INTERVAL, MAX_TOOL_OUTPUT_BYTES, MAX_WAIT, MIN_POLL_INTERVAL
 from perdure.errors import ConfigurationError, PermanentError, ToolExecutionError
+from perdure.models.surrogates import mended
 
 JsonObject = dict[str, Any]
 
@@ -74,7 +76,7 @@ class ToolTask:
         continuation: Any JSON value; `ToolContext.continuation` of the first look.
 
     Raises:
-        ConfigurationError: Handle or interval are outside these limits.
+        ConfigurationError: Handle or interval are outside these limits, or the continuation is no JSON value.
     """
 
     task_id: str
@@ -85,6 +87,7 @@ class ToolTask:
         if not 1 <= len(self.task_id) <= MAX_TASK_ID:
             raise ConfigurationError(f"the handle of a task is a text of 1 to {MAX_TASK_ID} characters")
         check_interval(self.poll_interval)
+        kept_value(self.continuation, "a continuation")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +105,7 @@ class TaskPending:
     def __post_init__(self) -> None:
         if self.poll_interval is not None:
             check_interval(self.poll_interval)
+        kept_value(self.continuation, "a continuation")
 
 
 class DidNotHappenError(ToolExecutionError):
@@ -216,8 +220,6 @@ def json_value(value: Any, what: str) -> Any:
     Raises:
         ConfigurationError: It can't be written as JSON.
     """
-    import json
-
     from pydantic_core import to_jsonable_python
 
     try:
@@ -225,3 +227,15 @@ def json_value(value: Any, what: str) -> Any:
         return json.loads(canonical_json(plain))
     except Exception as error:
         raise ConfigurationError(f"{what} can't be written as JSON: {type(value).__name__}") from error
+
+
+def kept_value(value: Any, what: str) -> Any:
+    """Return what a tool wants to have kept, as it will be read again; a lone surrogate becomes U+FFFD.
+
+    Raises:
+        ConfigurationError: It can't be written as JSON, or takes more than a tool's output may (16 MiB).
+    """
+    text = mended(canonical_json(json_value(value, what)))
+    if len(text.encode()) > MAX_TOOL_OUTPUT_BYTES:
+        raise ConfigurationError(f"{what} takes more than {MAX_TOOL_OUTPUT_BYTES} bytes: keep it elsewhere")
+    return json.loads(text)

@@ -151,7 +151,7 @@ def on_task_cancelled(draft: Draft, command: TaskCancelled) -> Decision:
     others = tuple(c for c in draft.head.cancellations if c is not waiting)
     delay = CANCEL_RETRY_DELAYS[min(waiting.attempt, len(CANCEL_RETRY_DELAYS)) - 1]
     in_time = draft.now + delay - waiting.first_attempt_at < CANCEL_WINDOW
-    if not command.done and waiting.attempt < MAX_ATTEMPTS and in_time:
+    if not command.done and not command.final and waiting.attempt < MAX_ATTEMPTS and in_time:
         at = draft.now + delay
         again = replace(waiting, attempt=waiting.attempt + 1, ready_at=at, not_before=at)
         draft.head = replace(draft.head, cancellations=(*others, again))

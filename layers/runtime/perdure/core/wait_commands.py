@@ -133,13 +133,14 @@ class TaskLooked(StepCommand):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskCancelled(StepCommand):
-    """An attempt to have remote work stopped is over. `done` False: it failed, and may be tried again."""
+    """An attempt to have remote work stopped is over. `done` False: it failed, and is tried again unless `final`."""
 
     DECIDED_IN: ClassVar[str] = "tasks"
 
     step_id: str
     attempt: int
     done: bool
+    final: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

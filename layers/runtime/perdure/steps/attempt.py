@@ -217,12 +217,23 @@ class Attempt:
             raise RuntimeError("the work cancelled itself") from error
         except (Exception, GeneratorExit, KeyboardInterrupt, Parked, AttemptOver):
             raise
+        except BaseExceptionGroup as group:
+            raise _left_off(group) or RuntimeError(f"the work ended with {type(group).__name__}") from group
         except BaseException as error:  # such as `SystemExit`: it must end neither the worker nor this step's attempt
             raise RuntimeError(f"the work ended with {type(error).__name__}") from error
         finally:
             self._working = None
             if self._ended:
                 task.uncancel()
+
+
+def _left_off(group: BaseExceptionGroup[BaseException]) -> Parked | AttemptOver | None:
+    """Return how work left off that did several things at once; None if one of them failed."""
+    first: BaseException = group
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    failed = group.split((Parked, AttemptOver))[1]
+    return first if failed is None and isinstance(first, (Parked, AttemptOver)) else None
 
 
 @contextlib.asynccontextmanager

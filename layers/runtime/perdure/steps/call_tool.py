@@ -83,7 +83,7 @@ async def run_call(
 
 async def _can_not_run(deps: StepDeps, attempt: Attempt, call: Call, why: str) -> Executed:
     """End an attempt without its body. What an earlier attempt did stays unknown (field case F134)."""
-    return await _finish(deps, attempt, call, "failed" if call.started is None else "error", why)
+    return await _finish(deps, attempt, call, "failed" if call.started is None and not call.parked else "error", why)
 
 
 async def _arguments(attempt: Attempt, call: Call, made_by: Entry | None) -> JsonObject:

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from perdure.agents.execution import output_text, run_body
-from perdure.agents.waiting import AttemptOver, EventTimeoutError, Parked, json_value
+from perdure.agents.waiting import AttemptOver, EventTimeoutError, Parked, kept_value
 from perdure.core.head import Call
 from perdure.core.limits import MAX_RECORDS
 from perdure.core.wait_commands import OutputShown, StepRecorded
@@ -43,7 +43,7 @@ class RecordedSteps:
             raise ToolExecutionError(f"{self._call.tool_name} recorded {MAX_RECORDS} facts, the most one call may have")
         result = await run_body(function, {})
         try:
-            value = json_value(result, f"the result of step {name!r}")
+            value = kept_value(result, f"the result of step {name!r}")
         except ConfigurationError as error:  # it was done; to do it again would be worse than to say so
             raise ToolExecutionError(f"step {name!r} was done, but {error.message}") from error
         recorded = StepRecorded(

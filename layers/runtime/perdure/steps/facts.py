@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -41,16 +42,16 @@ async def facts_of(
     store: SessionStore, key: SessionKey, call_id: str, versions: Iterable[int], at_hand: Sequence[Entry] = ()
 ) -> CallFacts:
     """Read the facts of a call from the entries of these versions."""
+    wanted = sorted(set(versions))
     found = {entry.version: entry for entry in at_hand}
+    missing = [version for version in wanted if version not in found]
+    for page in await asyncio.gather(*(store.read(key, first=version, last=version) for version in missing)):
+        found |= {entry.version: entry for entry in page.entries}
     facts, questions = CallFacts(), dict[str, str]()
-    for version in sorted(set(versions)):
-        entry = found.get(version)
-        if entry is None:
-            read = (await store.read(key, first=version, last=version)).entries
-            if not read:
-                raise LookupError(f"the log of session {key.session_id} has no version {version}")
-            entry = read[0]
-        for fact in entry.facts:
+    for version in wanted:
+        if version not in found:
+            raise LookupError(f"the log of session {key.session_id} has no version {version}")
+        for fact in found[version].facts:
             if fact.call_id == call_id:
                 _take(facts, questions, fact)
     return facts

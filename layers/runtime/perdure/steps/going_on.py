@@ -10,7 +10,7 @@ from perdure.agents.waiting import (
     ToolInputRequested,
     ToolTask,
     check_wait,
-    json_value,
+    kept_value,
     whole_seconds,
 )
 from perdure.core.head import Call
@@ -36,7 +36,7 @@ def goes_on_as_task(attempt: Attempt, call: Call, task: ToolTask, *, polls: bool
         **_of(attempt, call),
         task_id=task.task_id,
         interval=whole_seconds(task.poll_interval),
-        continuation=json_value(task.continuation, "a continuation"),
+        continuation=kept_value(task.continuation, "a continuation"),
         polls=polls,
     )
 
@@ -56,7 +56,7 @@ def _asked_by(attempt: Attempt, call: Call, asked: ToolInputRequested) -> ToolAs
         return ToolAsked(
             **_of(attempt, call),
             question=question_of(asked),
-            continuation=json_value(asked.continuation, "a continuation"),
+            continuation=kept_value(asked.continuation, "a continuation"),
         )
     except (ValueError, ConfigurationError) as error:
         return "failed", f"{call.tool_name} asked something that can't be asked: {error}"

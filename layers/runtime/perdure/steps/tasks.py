@@ -16,7 +16,7 @@ from perdure.agents.waiting import (
     DidNotHappenError,
     TaskPending,
     ToolInputRequested,
-    json_value,
+    kept_value,
     whole_seconds,
 )
 from perdure.core import texts
@@ -78,7 +78,7 @@ async def _look(deps: StepDeps, attempt: Attempt, call: Call) -> ToolFinished | 
     try:
         found = await attempt.run(_body(agent, context, call, facts), cancel_on_abort=True)
     except ToolInputRequested as asked:
-        return _asks(attempt, call, asked)
+        return _asks(attempt, call, asked, _interval(facts))
     except DidNotHappenError as error:
         return _ended(attempt, call, "failed", texts.did_not_run(failure_text(call, error)))
     except ToolExecutionError as error:
@@ -90,7 +90,7 @@ async def _look(deps: StepDeps, attempt: Attempt, call: Call) -> ToolFinished | 
         return TaskLooked(
             **_of(attempt, call),
             interval=whole_seconds(found.poll_interval or _interval(facts)),
-            continuation=json_value(found.continuation, "a continuation"),
+            continuation=kept_value(found.continuation, "a continuation"),
         )
     if isinstance(found, str):
         return _ended(attempt, call, *within_limits(agent, call, found))
@@ -114,12 +114,12 @@ async def _body(agent: AgentDefinition, context: ToolContext, call: Call, facts:
     return await runner.poll_tool_task(agent, context, facts.task_id)
 
 
-def _asks(attempt: Attempt, call: Call, asked: ToolInputRequested) -> TaskLooked | ToolFinished:
+def _asks(attempt: Attempt, call: Call, asked: ToolInputRequested, interval: timedelta) -> TaskLooked | ToolFinished:
     try:
         return TaskLooked(
             **_of(attempt, call),
-            interval=timedelta(seconds=1),
-            continuation=json_value(asked.continuation, "a continuation"),
+            interval=interval,  # that of the looks behind the one that brings the answer
+            continuation=kept_value(asked.continuation, "a continuation"),
             question=question_of(asked),
         )
     except (ValueError, ConfigurationError) as error:
@@ -155,8 +155,18 @@ async def cancel_tool_task(deps: StepDeps, message: StepMessage, *, deadline: da
     limit = min(now + LONGEST_CANCEL, deadline) if deadline is not None else now + LONGEST_CANCEL
     if not await ports.leases.claim(key, message.step_id, message.attempt, ports.new_id(), now + LEASE_DURATION):
         return
-    done = await _cancelled(deps, key, loaded.head.agent, waiting, limit)
-    await execute(ports, key, TaskCancelled(step_id=waiting.step_id, attempt=waiting.attempt, done=done))
+    of: dict[str, Any] = {"step_id": waiting.step_id, "attempt": waiting.attempt}
+    if _can_stop(deps.agents.get(loaded.head.agent or ""), waiting.tool_name):
+        done = await _cancelled(deps, key, loaded.head.agent, waiting, limit)
+        await execute(ports, key, TaskCancelled(**of, done=done))
+    else:
+        await execute(ports, key, TaskCancelled(**of, done=False, final=True))
+
+
+def _can_stop(agent: AgentDefinition | None, tool_name: str) -> bool:
+    """Whether there is anybody to ask. False: the tool has no `cancel`. Of an agent that is gone nobody knows."""
+    tool = agent.tool(tool_name) if agent is not None and agent.runner is None else None
+    return tool is None or tool.cancel is not None
 
 
 async def _cancelled(deps: StepDeps, key: SessionKey, name: str | None, waiting: Cancellation, limit: datetime) -> bool:
@@ -180,7 +190,7 @@ async def _cancelled(deps: StepDeps, key: SessionKey, name: str | None, waiting:
     late = asyncio.ensure_future(deps.ports.clock.sleep((limit - deps.ports.clock.now()).total_seconds()))
     try:
         await asyncio.wait({asking, late}, return_when=asyncio.FIRST_COMPLETED)
-        return asking.done() and asking.exception() is None
+        return asking.done() and not asking.cancelled() and asking.exception() is None
     finally:
         for task in (asking, late):
             task.cancel()

@@ -13,7 +13,7 @@ from typing import Any
 
 from perdure.agents.execution import output_text, run_body
 from perdure.agents.tools import ToolContext, running_tool
-from perdure.agents.waiting import EventTimeoutError, json_value
+from perdure.agents.waiting import EventTimeoutError, kept_value
 
 __all__ = ["StepsInMemory", "running_tool", "tool_context"]
 
@@ -71,7 +71,7 @@ class StepsInMemory:
     async def step(self, name: str, function: Callable[[], Awaitable[Any] | Any]) -> Any:
         """See `ToolContext.step`."""
         if name not in self.steps:
-            self.steps[name] = json_value(await run_body(function, {}), f"the result of step {name!r}")
+            self.steps[name] = kept_value(await run_body(function, {}), f"the result of step {name!r}")
         return self.steps[name]
 
     async def sleep(self, name: str, duration: timedelta) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from perdure.core.wait_commands import StepRecorded, ToolParked
 from perdure.testing.conformance.adapter import Adapter
 from perdure.testing.conformance.builders import (
     A_SESSION,
+    NOON,
     a_claim,
     a_request_for,
     a_result,
@@ -114,3 +117,25 @@ async def test_an_admission_with_a_large_reply_and_receipts_is_answered_with_the
     loaded = await adapter.another_store().load(A_SESSION, [a_claim("k").key_hash])
 
     assert loaded.receipts[a_claim("k").key_hash].reply == decision.reply
+
+
+@pytest.mark.parametrize("size", [10, 5_000, 300_000, 1_000_000])
+async def test_what_calls_have_to_know_again_comes_back_whole_and_so_does_what_they_wait_for(
+    adapter: Adapter, size: int
+) -> None:
+    value = {"text": ("käse€😀" * size)[:size], "n": [0.1, None, ""]}
+    asked = await send(adapter.store)
+    requested = await commit(adapter.store, A_SESSION, a_request_for(asked.head, "build"))
+    assert requested.head.turn is not None
+    call = requested.head.turn.calls[0]
+    of: Any = {"turn_id": requested.head.turn.turn_id, "call_id": call.call_id, "attempt": call.attempt}
+
+    await commit(adapter.store, A_SESSION, StepRecorded(**of, name="make", value=value))
+    await adapter.store.settle(A_SESSION)
+    parked = ToolParked(**of, started_at=NOON, name="nap", sleep=timedelta(days=30))
+    waiting = await commit(adapter.store, A_SESSION, parked)
+
+    for store in (adapter.store, adapter.another_store()):
+        (entry,) = (await store.read(A_SESSION, first=3, last=3)).entries
+        assert [(fact.kind, fact.name, fact.value) for fact in entry.facts] == [("step", "make", value)]
+        assert (await store.load(A_SESSION)).head == waiting.head
