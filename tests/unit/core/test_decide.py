@@ -2,7 +2,7 @@
 
 import dataclasses
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -107,12 +107,12 @@ def test_a_refused_command_leaves_no_receipt() -> None:
     assert play.head.version == 1
 
 
-COMMANDS: list[Any] = [
-    cls
-    for module in (commands, control_commands, schedule_commands, wait_commands)
-    for cls in cast("list[Any]", list(vars(module).values()))
-    if isinstance(cls, type) and issubclass(cls, (UserCommand, StepCommand)) and dataclasses.is_dataclass(cls)
-]
+def is_command(value: Any) -> bool:
+    return dataclasses.is_dataclass(value) and issubclass(value, (UserCommand, StepCommand))  # type: ignore[arg-type]
+
+
+MODULES = (commands, control_commands, schedule_commands, wait_commands)
+COMMANDS: list[Any] = [value for module in MODULES for value in vars(module).values() if is_command(value)]
 
 
 def test_every_command_is_looked_at() -> None:
