@@ -70,6 +70,7 @@ class DevServer:
         self._process: subprocess.Popen[str] | None = None
         self.url = ""
         self.books = folder / "shop.jsonl"
+        self.database = folder / "sessions.db"
         (folder / "directed_support.py").write_text(AGENTS, encoding="utf-8")
         shutil.copy(Path(__file__).with_name("waiting_tools.py"), folder)
         self.reset()

@@ -1,5 +1,6 @@
 // Wires the page together: address, panels, the open session, and what the user does to it.
 
+import { aheadList } from "./ahead.js";
 import { ApiError, get } from "./api.js";
 import { composer } from "./composer.js";
 import { countdown, tick } from "./countdown.js";
@@ -10,6 +11,7 @@ import { wholeOutput } from "./outputs.js";
 import { sessionList, timeline } from "./panels.js";
 import { scheduleForm } from "./schedule_form.js";
 import { scheduleList } from "./schedules.js";
+import { valueOf } from "./requests.js";
 import { openSession } from "./session.js";
 import { settingsEditor } from "./settings.js";
 import { transcript } from "./transcript.js";
@@ -27,6 +29,7 @@ const drawTranscript = transcript($("transcript"), {
   onDecide: (...decision) => session.decide(...decision),
   onOutput: (callId, onPiece) => wholeOutput(sessionId, callId, onPiece),
   onAnswer: (...answer) => session.answer(...answer),
+  onGive: give,
   onDecline: (...decline) => session.decline(...decline),
   onSkip: (id) => session.skipWait(id),
   onChangeWait: (id, until) => session.changeWait(id, until),
@@ -65,6 +68,7 @@ const drawSchedules = scheduleList($("schedule-list"), {
   onEdit: openSchedule,
   onCancel: (id) => session.cancelSchedule(id),
 });
+const drawAhead = aheadList($("ahead-list"), { onRevoke: (id) => session.revoke(id) });
 const settings = settingsEditor($("settings"), { onSave: (changed) => session.saveSettings(changed) });
 
 let sessionId = null;
@@ -103,6 +107,8 @@ function drawSession(shown) {
   show($("older"), shown.hasOlder);
   show($("empty"), state.snapshot !== null && shown.items.length === 0);
   drawFoot(shown);
+  drawAhead(shown.grants);
+  show($("ahead"), shown.grants.length > 0);
   drawSchedules(shown.schedules);
   show($("no-schedules"), shown.schedules.length === 0);
   drawTimeline(shown.timeline, Date.now());
@@ -257,6 +263,12 @@ async function answer(text, files) {
   if (openQuestion && files.length === 0) return (await session.answer(openQuestion, text)) === null;
   showError(openQuestion ? "An answer carries no files: leave them out, or choose Queue." : "The question is no longer open.");
   return false;
+}
+
+function give(id, schema, text, message) {
+  const { value, problem } = valueOf(schema, text);
+  if (problem) showError(problem);
+  else session.give(id, value, message);
 }
 
 function stop() {

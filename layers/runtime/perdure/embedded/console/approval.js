@@ -1,5 +1,6 @@
 // Draws an approval: approve, perhaps with other arguments, or reject, with a word to the agent.
 
+import { aheadChoice } from "./ahead.js";
 import { changesOf, parsedArguments } from "./arguments.js";
 import { countdown } from "./countdown.js";
 import { el, reconcile, setAttribute, setText, show } from "./dom.js";
@@ -9,7 +10,7 @@ import { timeControl } from "./wait.js";
  * Draw the form of a call that waits for a decision. It exists only as long as that.
  *
  * @param {{onDecide: Function, onChangeWait: Function}} on - `onDecide(interruptId, approved, {message, argumentsHash,
- *   changed})` resolves to why the server refused it, or to null.
+ *   changed, ahead})` resolves to why the server refused it, or to null.
  */
 export function approvalForm(on) {
   let shown = null;
@@ -26,6 +27,7 @@ export function approvalForm(on) {
   const problem = el("p", { class: "problem", role: "alert", hidden: true });
   const changes = changeList("What you changed");
   const editor = el("div", { class: "editor", hidden: true }, field, problem, changes.node);
+  const ahead = aheadChoice({ tool: () => shown.name, onToggle: () => check() });
   const approve = el("button", { type: "button", class: "primary", onclick: () => decide(true) }, "Approve");
   const reject = el("button", { type: "button", onclick: () => decide(false) }, "Reject");
   const edit = el("button", { type: "button", "aria-expanded": "false", onclick: () => setEdits(!edits) }, "Edit arguments");
@@ -33,7 +35,7 @@ export function approvalForm(on) {
   const left = countdown();
   const time = timeControl((at) => on.onChangeWait(shown.interruptId, at), { label: "Another deadline", ends: false });
   const deadline = el("div", { class: "deadline" }, el("p", { class: "facts" }, "It is rejected by itself ", left.node), time.node);
-  const node = el("div", { class: "approval", role: "group" }, question, editor, message, buttons, deadline);
+  const node = el("div", { class: "approval", role: "group" }, question, editor, message, buttons, ahead.node, deadline);
 
   // Returns the arguments to approve with: undefined for those that are asked for, null when they can't be sent.
   function edited() {
@@ -64,7 +66,7 @@ export function approvalForm(on) {
     const { value, problem: why = "" } = edits ? parsedArguments(field.value) : {};
     tell(why);
     changes.update(value ? changesOf(shown.editable, value) : []);
-    setText(approve, edited() ? "Approve with changes" : "Approve");
+    setText(approve, `Approve${edited() ? " with changes" : ""}${ahead.value() ? ", also ahead" : ""}`);
     approve.disabled = waiting || shown.deciding !== null || shown.blocked !== null || edited() === null;
   }
 
@@ -80,7 +82,7 @@ export function approvalForm(on) {
     if (changed === null) return;
     waiting = true;
     node.closest(".card").focus(); // the form goes away, the reader stays
-    const more = { message: message.value.trim(), argumentsHash: shown.argumentsHash, changed };
+    const more = { message: message.value.trim(), argumentsHash: shown.argumentsHash, changed, ahead: approved ? ahead.value() : null };
     const why = await on.onDecide(shown.interruptId, approved, more);
     waiting = false;
     if (!node.isConnected) return;
@@ -93,7 +95,7 @@ export function approvalForm(on) {
   return {
     node,
     update(call) {
-      shown = call.approval;
+      shown = { ...call.approval, name: call.name };
       const busy = shown.deciding !== null;
       const blocked = shown.blocked ? ` This deployment can't run it (${shown.blocked}): reject it, or deploy it again.` : "";
       setText(question, busy ? (shown.deciding ? "Approving…" : "Rejecting…") : `May ${call.name} run?${blocked}`);
@@ -101,6 +103,8 @@ export function approvalForm(on) {
       setAttribute(field, "aria-label", `Arguments of ${call.name}, as JSON`);
       for (const control of [reject, message, edit, field]) control.disabled = busy;
       show(edit, shown.editable !== null && shown.blocked === null);
+      ahead.update(shown.editable);
+      show(ahead.node, !busy && shown.blocked === null && shown.editable !== null);
       left.until(shown.deadline);
       show(deadline, shown.deadline !== null && !busy);
       time.update({ at: shown.deadline, changeable: true });

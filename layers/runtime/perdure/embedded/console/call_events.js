@@ -14,6 +14,7 @@ const FACTS = {
   "tool.awaits_event": (call, { name, until }, event) => noted(call, event, "awaits", name, { until }),
   "tool.event_arrived": (call, { name }, event) => noted(call, event, "arrived", name),
   "tool.step_recorded": (call, { name }, event) => noted(call, event, "step", name),
+  "approval.by_grant": () => ({ ahead: true }),
   "tool.output": (_, { output }) => ({ output }),
   tool_task_started: (_, { poll_interval_seconds: seconds }, { at }) => ({ task: { since: at, seconds, looks: 0, lookedAt: null } }),
   "task.reconciling": (_, __, { at }) => ({ task: { since: at, seconds: null, looks: 0, lookedAt: null } }),

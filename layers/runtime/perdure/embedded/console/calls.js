@@ -33,6 +33,7 @@ export function cardOf(state, part, result) {
     records: told.records ?? [],
     questions,
     decision,
+    ahead: Boolean(told.ahead),
     approval: interrupt && !asks ? approvalOf(state, part, interrupt) : null,
     question: asks ? questionOf(state, part, interrupt) : null,
     wait: result ? null : waitOf(state, id),

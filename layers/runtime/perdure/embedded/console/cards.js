@@ -124,6 +124,7 @@ function notesOf(call) {
     progress && String(progress),
     decision && decision.approved === true && `approved${other}${by}${said}`,
     decision && decision.approved === false && `rejected${by}${said}`,
+    call.ahead && "approved ahead",
     !decision && call.cancellationReason && words(call.cancellationReason),
     call.looks && !call.wait && looked,
     call.attempt > 1 && `attempt ${call.attempt}`,

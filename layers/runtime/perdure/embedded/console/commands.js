@@ -88,17 +88,28 @@ export function commandsOf({ sessionId, apply, refresh, refreshSchedules, onErro
     },
 
     /**
-     * Approve or reject a call as it was shown; `changed`: approve it with other arguments. Resolves to why the server
-     * refused, or to null.
+     * Approve or reject a call as it was shown. Resolves to why the server refused, or to null.
+     *
+     * `changed`: approve it with other arguments. `ahead`: approve calls like it ahead.
      */
-    decide(interruptId, approved, { message, argumentsHash, changed }) {
-      const more = { ...(argumentsHash && { arguments_hash: argumentsHash }), ...(changed && { arguments: changed }) };
+    decide(interruptId, approved, { message, argumentsHash, changed, ahead }) {
+      const more = {
+        ...(argumentsHash && { arguments_hash: argumentsHash }),
+        ...(changed && { arguments: changed }),
+        ...(ahead && { grant: ahead }),
+      };
       return resolve(interruptId, approved, { approved, ...(message && { message }), ...more }, changed !== undefined);
     },
 
     /** Answer a question. */
     answer: (interruptId, answer, message) =>
       resolve(interruptId, "answered", { answer, ...(message && { message }) }),
+
+    /** Give an application the value that it asks for. */
+    give: (interruptId, value, message) => resolve(interruptId, "answered", { value, ...(message && { message }) }),
+
+    /** Take back an approval that was given ahead. */
+    revoke: (id) => during(`grant/${id}`, {}, "DELETE", path("grants", id)),
 
     /** Leave a question without an answer. */
     decline: (interruptId, message) =>

@@ -69,12 +69,19 @@ export function total(counts) {
   return Object.values(counts ?? {}).reduce((sum, { live, durable }) => sum + Math.max(live, durable), 0);
 }
 
-function takeCallEvent(state, event) {
+function takeCallEvent(before, event) {
+  const state = event.type === "interrupt_raised" ? askedAgain(before, event.payload.interrupt_id) : before;
   const { id, change, status } = toldOfCall(event, state.calls);
   const known = withCall(state, id, change(state.calls[id] ?? {}));
   const step = known.steps[id];
   if (!step || step.endedAt || status === null) return known;
   return { ...known, steps: { ...known.steps, [id]: { ...step, status } } };
+}
+
+// A request of an application has its name as its id: the same one may be asked for again.
+function askedAgain(state, id) {
+  const { [id]: _, ...decisions } = state.decisions;
+  return { ...state, decisions };
 }
 
 // A call is its own step; its first event still belongs to the model step that asked for it.

@@ -66,7 +66,7 @@ export function questionForm(on) {
       reconcile(choices, question.choices.map((choice) => ({ key: choice })), choiceNode);
       show(choices, question.choices.length > 0);
       const free = question.choices.length ? "Or answer in your own words" : "Your answer";
-      const label = question.freeText ? free : "Message to the agent (optional)";
+      const label = question.freeText ? free : question.ofApplication ? "Message (optional)" : "Message to the agent (optional)";
       setAttribute(field, "placeholder", label);
       setAttribute(field, "aria-label", label);
       show(answer, question.freeText);

@@ -16,6 +16,7 @@ const CHANGES = new Set([
   "inbox.joined", "inbox.edited", "inbox.moved", "hold.released", "settings.changed", "session.closed",
   "session.reopened", "session.started", "timer_started", "tool_task_started", "task.looked", "task.reconciling",
   "tool.awaits_event", "tool.event_arrived", "wait.skipped", "wait.changed", "wait.cancelled",
+  "approval.by_grant", "approval.revoked",
 ]);
 
 const SCHEDULED = /^(schedule\.|wait\.)/;

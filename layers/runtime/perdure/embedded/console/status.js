@@ -30,11 +30,11 @@ export function isPaused(state) {
   return state.doing.gate?.paused ?? Boolean(state.snapshot?.state?.paused);
 }
 
-/** Return what a turn waits for besides the provider: people and times. */
+/** Return what a session waits for besides the provider: people and times. An application's requests need no turn. */
 export function waitingOf(state, turn) {
-  if (!turn) return [];
   const waiting = state.snapshot?.state?.waiting_for ?? [];
-  return waiting.filter((item) => item.kind !== "retry" && !state.decisions[item.id]);
+  const open = waiting.filter((item) => item.kind !== "retry" && !state.decisions[item.id]);
+  return turn ? open : open.filter(({ kind }) => kind === "input");
 }
 
 /** Return what a turn is doing, for one line of text. */
@@ -49,7 +49,7 @@ export function activityOf(state, turn) {
   if (told?.steering && told.turn_id === turn.turnId) return { kind: "steering" };
   const tools = open.filter((step) => step.kind === "tool" && step.status === "running").map((step) => step.name);
   if (tools.length) return { kind: "tools", names: tools };
-  if (waitingOf(state, turn).length) return { kind: "waiting" };
+  if (waitingOf(state, turn).some(({ kind }) => kind !== "input")) return { kind: "waiting" };
   if (isPaused(state) && model?.status !== "running") return { kind: "paused" };
   const partial = model && state.partials[model.stepId];
   return { kind: partial?.text ? "writing" : "thinking", attempt: model?.attempt ?? 1 };

@@ -3,6 +3,7 @@
 import { cardNode } from "./cards.js";
 import { el, reconcile, setAttribute, setText, show } from "./dom.js";
 import { words } from "./format.js";
+import { questionForm } from "./question.js";
 
 /**
  * Return a function that draws items into `parent`.
@@ -16,6 +17,7 @@ export function transcript(parent, on) {
     user: userNode,
     notice: noticeNode,
     failure: () => failureNode(on),
+    request: () => requestNode(on),
   };
   return (items) => reconcile(parent, items, (item) => nodes[item.kind]());
 }
@@ -43,6 +45,23 @@ function noticeNode() {
     update(item) {
       setText(node, item.text);
       setAttribute(node, "data-tone", item.tone);
+    },
+  };
+}
+
+// An application asks for a value.
+function requestNode(on) {
+  let shown = null;
+  const form = el("div", { class: "slot" });
+  const title = el("h3", {}, "The application asks");
+  const node = el("div", { class: "card", role: "group", tabindex: "-1", "aria-label": "The application asks" }, title, form);
+  const onAnswer = (id, text, message) => on.onGive(id, shown.schema, text, message);
+  return {
+    node,
+    update(item) {
+      shown = item;
+      setAttribute(node, "data-call", item.key);
+      reconcile(form, [item.question], () => questionForm({ ...on, onAnswer }));
     },
   };
 }

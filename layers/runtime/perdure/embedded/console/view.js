@@ -3,6 +3,7 @@
 import { cardOf } from "./calls.js";
 import { filesText, writerOf } from "./format.js";
 import { withNotices } from "./notices.js";
+import { grantsOf, requestsOf } from "./requests.js";
 import { activityOf, indicatorOf, isPaused, isStopping, statusOf, waitingOf } from "./status.js";
 import { TURNS_SHOWN, timelineOf } from "./timeline.js";
 import { inboxOf } from "./waiting.js";
@@ -18,7 +19,8 @@ export function view(state) {
   return {
     sessionId: state.sessionId,
     agent: state.snapshot?.agent ?? null,
-    items: [...withNotices(state, items, turn !== null), ...outboxItems(state)],
+    items: [...withNotices(state, items, turn !== null), ...outboxItems(state), ...requestsOf(state)],
+    grants: grantsOf(state),
     inbox: inboxOf(state, turn),
     hasOlder: state.nextBefore !== null,
     exists: Boolean(state.snapshot?.state),
