@@ -40,6 +40,10 @@ from perdure.steps.progress import Progress
 
 JsonObject = dict[str, Any]
 
+VIEWERS_TURNS = 2
+"""Turns of the event loop that viewers in this process get before an answer is committed: one to wake, one to read. The
+commit drops the deltas, and without these they would never see the last words come."""
+
 LONGEST_HELD_WAIT = timedelta(seconds=5)
 """A wait before a reconnect that is longer is no worker's: its step comes back as a delayed message (spec U-7)."""
 
@@ -220,6 +224,8 @@ class _ModelCall:
                 raise
             else:
                 self.usage.append(outcome.usage)
+                for _ in range(VIEWERS_TURNS if self.attempt.ports.in_process else 0):
+                    await asyncio.sleep(0)
                 return outcome
 
     async def _wait_to_reconnect(self, policy: ReconnectPolicy, error: ModelCallError) -> None:
