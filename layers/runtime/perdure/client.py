@@ -259,6 +259,12 @@ class HttpApi(HttpSchedules):
     async def bring_result(self, *_: Any, **__: Any) -> JsonObject:
         raise trusted("bring a call's result")
 
+    async def approval_request(self, *_: Any, **__: Any) -> JsonObject:
+        raise trusted("sign an approval")
+
+    async def approval_response(self, *_: Any, **__: Any) -> JsonObject:
+        raise trusted("decide by a signed approval")
+
     async def abandon(self, *_: Any, **__: Any) -> JsonObject:
         raise trusted("abandon a run")
 

@@ -32,6 +32,8 @@ class Operations:
         authorize: Says who else than its owner may do what to a session. None: nobody.
         webhooks: Whose events become messages.
         webhook_secret: Returns a webhook's secret by its `secret_env`. None: from the environment.
+        approval_secret: What signed approvals are signed with, 24 bytes or more. None: what is kept under
+            `PERDURE_APPROVAL_SECRET`, as a webhook's secret is.
     """
 
     def __init__(
@@ -42,10 +44,12 @@ class Operations:
         authorize: Authorize | None = None,
         webhooks: Sequence[Webhook] = (),
         webhook_secret: Callable[[str], str] | None = None,
+        approval_secret: str | None = None,
     ) -> None:
         self._deps = deps
         self._webhooks = webhooks
         self._webhook_secret = webhook_secret
+        self._approval_secret = approval_secret
         self._authorize = authorize
         self._knows_agents = knows_agents
         self._ports = deps.ports

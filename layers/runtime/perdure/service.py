@@ -10,7 +10,6 @@ from typing import Any
 
 from perdure.agents.definition import AgentDefinition
 from perdure.agents.inbox import RawInput
-from perdure.answering import AnswerOperations
 from perdure.bringing import BringingOperations
 from perdure.checks import (
     LOCAL_CALLER,
@@ -37,6 +36,7 @@ from perdure.errors import InvalidRequestError
 from perdure.input_files import checked_files
 from perdure.orphans import OrphanOperations
 from perdure.scheduling import ScheduleOperations
+from perdure.signed_approvals import SignedApprovalOperations
 from perdure.steps.outputs import find_output
 from perdure.trusted import TrustedOperations
 from perdure.waiting import WaitOperations
@@ -48,7 +48,7 @@ JsonObject = dict[str, Any]
 
 
 class Service(
-    AnswerOperations,
+    SignedApprovalOperations,
     WaitOperations,
     ScheduleOperations,
     ControlOperations,

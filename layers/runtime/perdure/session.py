@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from perdure.core.ids import event_message_id
 from perdure.core.outputs import OUTPUT_CHARACTERS
 from perdure.errors import StoreUnavailableError
+from perdure.session_approvals import ApprovalApi, BoundApprovals, SessionApprovals
 from perdure.session_controls import BoundControls, ControlApi, SessionControls, with_key
 from perdure.session_schedules import BoundSchedules, ScheduleApi, SessionSchedules
 from perdure.session_waits import BoundWaits, SessionWaits, WaitApi
@@ -29,7 +30,7 @@ READ_RETRY_DELAYS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 TURN_ENDS = frozenset({"turn_completed", "turn_failed", "turn_cancelled", "turn_steered"})
 
 
-class SessionApi(ControlApi, WaitApi, ScheduleApi, Protocol):
+class SessionApi(ControlApi, WaitApi, ScheduleApi, ApprovalApi, Protocol):
     """The operations of one caller, in this process or over HTTP. They return the bodies of surface §4."""
 
     async def send_input(
@@ -63,7 +64,7 @@ class SessionApi(ControlApi, WaitApi, ScheduleApi, Protocol):
     ) -> JsonObject: ...
 
 
-class BoundService(BoundControls, BoundWaits, BoundSchedules):
+class BoundService(BoundControls, BoundWaits, BoundSchedules, BoundApprovals):
     """The service of this process, bound to one caller: a `SessionApi`."""
 
     async def send_input(self, session_id: str, **arguments: Any) -> JsonObject:
@@ -125,7 +126,7 @@ class SessionEvent:
     attempt: int | None = None
 
 
-class Session(SessionControls, SessionWaits, SessionSchedules):
+class Session(SessionControls, SessionWaits, SessionSchedules, SessionApprovals):
     """One session. It comes into being with its first message, or with `start`.
 
     Every command raises a `RequestError` for what the caller did wrong, and `StoreUnavailableError` when no answer
@@ -147,6 +148,7 @@ class Session(SessionControls, SessionWaits, SessionSchedules):
         self._api = api
         self._waits = api
         self._schedules = api
+        self._approvals = api
         self._sleep = sleep
 
     async def start(self, settings: JsonObject | None = None, *, idempotency_key: str | None = None) -> JsonObject:

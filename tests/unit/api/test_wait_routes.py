@@ -174,6 +174,8 @@ async def test_a_deadline_is_set_and_taken_away(runtime: Any) -> None:
     [
         lambda session: session.send_event(WAIT, "deployed", 1),
         lambda session: session.bring_result(WAIT, "web_search", "x"),
+        lambda session: session.approval_request(WAIT),
+        lambda session: session.approval_response({}, True),
         lambda session: session.abandon(turn_id="turn-1", step_execution_id="model-1-0", attempt=1, version=1),
     ],
 )

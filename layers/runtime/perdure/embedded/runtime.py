@@ -22,6 +22,7 @@ from perdure.embedded.worker import EmbeddedWorker
 from perdure.ports import Clock, NewId, Ports
 from perdure.service import LOCAL_CALLER, Caller, Service
 from perdure.session import BoundService, Session
+from perdure.signed_approvals import secret_bytes
 from perdure.steps.base import HotTurn, StepDeps
 from perdure.webhooks import Webhook
 
@@ -57,9 +58,12 @@ class EmbeddedRuntime:
         grace_seconds: float = 10.0,
         authorize: Authorize | None = None,
         webhooks: Sequence[Webhook] = (),
+        approval_secret: str | None = None,
     ) -> None:
         for webhook in webhooks:
             webhook.secret()  # a server that could verify nothing must not start
+        if approval_secret is not None:
+            secret_bytes(approval_secret)
         self._path = path
         self._agents = AgentRegistry(agents)
         self._clock = clock or SystemClock()
@@ -67,6 +71,7 @@ class EmbeddedRuntime:
         self._grace_seconds = grace_seconds
         self._authorize = authorize
         self._webhooks = webhooks
+        self._approval_secret = approval_secret
         self._database: Database | None = None
         self._worker: EmbeddedWorker | None = None
         self.service: Service
@@ -88,7 +93,9 @@ class EmbeddedRuntime:
             turnstile=Turnstiles(),
         )
         deps = StepDeps(ports=ports, agents=self._agents, hot=HotTurn(any_tool=True))
-        self.service = Service(deps, authorize=self._authorize, webhooks=self._webhooks)
+        self.service = Service(
+            deps, authorize=self._authorize, webhooks=self._webhooks, approval_secret=self._approval_secret
+        )
         self._worker = EmbeddedWorker(deps, queue, timers, leases)
         try:
             await self._worker.start()
@@ -142,6 +149,7 @@ def open_runtime(
     grace_seconds: float = 10.0,
     authorize: Authorize | None = None,
     webhooks: Sequence[Webhook] = (),
+    approval_secret: str | None = None,
 ) -> EmbeddedRuntime:
     """Open the durable sessions of one SQLite file, in this process: `async with perdure.open(...) as runtime`.
 
@@ -152,11 +160,13 @@ def open_runtime(
         grace_seconds: How long leaving waits for running steps; what is cut off is taken up at the next start.
         authorize: Says who else than its owner may do what to a session (`perdure.access`). None: nobody.
         webhooks: Whose signed events become messages (`perdure.webhooks`).
+        approval_secret: What signed approvals are signed with, 24 bytes or more; None: the environment variable
+            `PERDURE_APPROVAL_SECRET`, if there are any (`Session.approval_request`).
 
     Raises:
         DatabaseInUseError: Another process has the file open.
         DatabaseUnusableError: The file can't be used; the message says why.
-        ConfigurationError: Something about the agents is wrong.
+        ConfigurationError: Something about the agents, or a secret, is wrong.
     """
     return EmbeddedRuntime(
         path,
@@ -166,4 +176,5 @@ def open_runtime(
         grace_seconds=grace_seconds,
         authorize=authorize,
         webhooks=webhooks,
+        approval_secret=approval_secret,
     )
