@@ -11,7 +11,10 @@ import pytest
 from botocore.exceptions import ClientError
 
 from tests.e2e.emulator import ACCOUNT, REGION, ROOT
+from tests.e2e.people import ended
 from tests.e2e.test_faults import Tour
+from tests.e2e.test_outsiders import PARCEL, told
+from tests.e2e.test_remote_work import BUILD
 from tests.e2e.world import World, deployed
 
 REFUSED = ("AccessDenied", "not authorized", "Forbidden", "SignatureDoesNotMatch")
@@ -77,8 +80,14 @@ async def test_roles_allow_all_that_functions_do(guarded: World) -> None:
     await tour.go()
     heard = tour.socket.changes
     await tour.check()
+    event = await told(guarded, PARCEL)
+    async with guarded.user().session("guarded-builds") as session:
+        await session.send(BUILD % 3)
+        built = await ended(session)
     guarded.stack.save_logs(guarded.folder)
 
     logs = {path.stem: path.read_text(encoding="utf-8") for path in guarded.folder.glob("*.log")}
     assert [name for name, text in logs.items() if any(word in text for word in REFUSED)] == []
     assert heard, "functions may post to connections"
+    assert event.status_code == 202, "the API may read what webhooks are signed with"
+    assert [call["status"] for call in built["tool_calls"]] == ["succeeded"]
