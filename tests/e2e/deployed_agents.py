@@ -58,7 +58,7 @@ def _with_deadline(name: str, deadline: timedelta) -> AgentDefinition:
 
 
 agents = [
-    replace(support, tools=[*support.tools, read_archive, deployed_version, build]),
+    replace(support, tools=[*support.tools, read_archive, deployed_version, build], tool_output_limit=None),
     _with_deadline("hasty", SHORT_DEADLINE),
     _with_deadline("patient", LONG_DEADLINE),
 ]
