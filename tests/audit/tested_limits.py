@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 HERE = "audit/test_limits.py"
+WAITING = "audit/test_waiting_limits.py"
 
 LIMITS: dict[str, tuple[str, ...] | str] = {
     # --- aws ---------------------------------------------------------------------------------------------------------
@@ -91,6 +92,27 @@ LIMITS: dict[str, tuple[str, ...] | str] = {
     "MAX_MESSAGE_ID": (f"{HERE}::test_a_message_id_has_128_characters_at_most",),
     "MAX_SETTINGS_BYTES": (f"{HERE}::test_settings_have_16_kib_of_json_at_most",),
     "CREDENTIAL_LOOK": (f"{HERE}::test_the_sweep_looks_for_another_credential_a_minute_after_one_was_refused",),
+    "LONGEST_QUEUE_DELAY": (
+        f"{WAITING}::test_a_look_at_remote_work_waits_in_the_queue_for_a_quarter_of_an_hour_at_most",
+    ),
+    "CANCEL_RETRY_DELAYS": (f"{WAITING}::test_remote_work_is_asked_to_stop_after_these_waits_and_not_a_fourth_time",),
+    "CANCEL_WINDOW": (f"{WAITING}::test_remote_work_is_asked_to_stop_again_within_two_minutes_only",),
+    "RECONCILE_DELAYS": ("unit/core/test_reconcile.py::test_an_outcome_that_stays_unknown_is_said_to_be",),
+    "MAX_WAIT": (
+        "unit/core/test_waits.py::test_a_wait_needs_a_time_within_a_year",
+        "handlers/test_timers_on_aws.py::test_the_longest_wait_ends_on_the_second_a_year_later",
+    ),
+    "MIN_POLL_INTERVAL": (f"{WAITING}::test_two_looks_are_a_second_to_a_day_apart",),
+    "MAX_POLL_INTERVAL": (f"{WAITING}::test_two_looks_are_a_second_to_a_day_apart",),
+    "MAX_SCHEDULES": ("unit/core/test_schedules.py::test_a_session_has_a_hundred_at_most_and_they_fit_in_its_head",),
+    "LATE_AFTER": (f"{WAITING}::test_an_occurrence_is_late_after_a_minute",),
+    "SCHEDULE_RETRY_LIMIT": (
+        "unit/core/test_schedule_retries.py::test_an_occurrence_is_tried_again_after_1_2_4_up_to_60_seconds",
+    ),
+    "MAX_REQUESTS": ("unit/core/test_inputs.py::test_there_are_thirty_two_at_most",),
+    "MAX_GRANTS": ("unit/core/test_grants.py::test_a_session_has_twenty_at_most_and_those_that_are_over_do_not_count",),
+    "MAX_GRANT": (f"{WAITING}::test_an_approval_ahead_holds_for_thirty_days_at_most",),
+    "MAX_RECORDS": ("unit/core/test_parks.py::test_a_call_has_a_limit_of_facts",),
     "MAX_CHECKPOINT_BYTES": (
         "contracts/test_lease_contract.py::test_a_checkpoint_of_four_kilobytes_is_kept_and_a_larger_one_refused",
     ),
