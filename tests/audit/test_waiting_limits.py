@@ -51,7 +51,9 @@ def test_an_occurrence_is_late_after_a_minute(more: timedelta, is_late: bool) ->
 
     fire(play)
 
-    assert ("schedule.late" in {event.type for event in play.last.events}) is is_late
+    events = {event.type: event.payload for event in play.last.events}
+    assert ("schedule.late" in events) is is_late
+    assert ("late_seconds" in events["schedule.fired"]) is is_late
 
 
 def test_an_approval_ahead_holds_for_thirty_days_at_most() -> None:
