@@ -28,6 +28,8 @@ def reply(request: ModelRequest) -> Reply:
         "book": call("book", room="r1"),
     }
     wish = user_texts(request)[-1]
+    if wish == "book two":
+        return Reply(calls=(call("book", room="r1"), call("book", room="r2")))
     return Reply(calls=(calls[wish],)) if wish in calls else Reply(f"you said: {wish}")
 
 

@@ -103,6 +103,18 @@ async def test_a_call_is_approved_with_arguments_on_the_line(monkeypatch: pytest
         assert askers.booked == ["r2"]
 
 
+async def test_a_decision_that_is_refused_is_asked_for_again_behind_the_others(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async with talking(monkeypatch, tmp_path) as person:
+        await says(person, "book two", 'approve book {"room": "r1"}?\n', "with a reason: ")
+        await says(person, '/edit {"room": 7}', "not accepted: ", 'approve book {"room": "r2"}?\n', "with a reason: ")
+        await says(person, "y", 'approve book {"room": "r1"}?\n', "with a reason: ")
+        await says(person, "y", "agent: I heard: ")
+
+        assert sorted(askers.booked) == ["r1", "r2"]
+
+
 async def test_a_call_is_approved_with_arguments_from_an_editor(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

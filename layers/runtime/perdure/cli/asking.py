@@ -167,7 +167,7 @@ class Asking:
             self._decided.discard(interrupt["interrupt_id"])
             for other in (await self._session.snapshot())["pending_interrupts"]:
                 self.open(other)
-        elif self._open:
+        if self._open and not self._view.at_prompt:
             self._put()
         return reply
 
