@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from perdure import ToolContext, ToolExecutionError, function_tool
+from perdure.agents.stepwise import StepwiseRunner
 from perdure.agents.waiting import DidNotHappenError, TaskPending, ToolInputRequested, ToolTask
 from perdure.core import texts
 from perdure.errors import ConfigurationError
@@ -49,6 +51,17 @@ class Work:
 
         self.tool = render
         self.agent = an_agent(render, model=asking_for("render"))
+
+
+class Giver(StepwiseRunner):
+    """A runner that gives up when it is asked to stop work."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+
+    async def cancel_tool_task(self, agent: Any, context: ToolContext, task_id: str) -> None:
+        self._work.cancels += 1
+        raise asyncio.CancelledError
 
 
 async def started(stage: Stage) -> None:
@@ -195,7 +208,7 @@ async def test_a_stop_abandons_the_work_asks_it_to_stop_and_drops_what_a_look_fi
         assert (await stage.head()).cancellations == ()
 
 
-@pytest.mark.parametrize("how", ["raises", "hangs", "cancels itself"])
+@pytest.mark.parametrize("how", ["raises", "hangs", "cancels itself", "a runner that cancels itself"])
 async def test_work_that_can_not_be_stopped_is_tried_three_times_and_then_let_be(how: str) -> None:
     # TASK-08
     work = Work("rendered")
@@ -208,7 +221,8 @@ async def test_work_that_can_not_be_stopped_is_tried_three_times_and_then_let_be
         return asyncio.Event().wait()
 
     work.on_cancel = fails
-    async with open_stage(work.agent) as stage:
+    agent = replace(work.agent, runner=Giver(work)) if how.startswith("a runner") else work.agent
+    async with open_stage(agent) as stage:
         await started(stage)
         await stage.stop()
         began = stage.clock.now()
