@@ -328,3 +328,38 @@ async def test_a_year_of_hours_is_as_many_messages() -> None:
 
         assert (await heard(stage)).count("heard: tick") == 12
         assert stage.clock.now() - started == timedelta(days=360)
+
+
+async def test_an_on_schedule_that_hangs_is_tried_again_and_one_that_blocks_keeps_nobody_waiting() -> None:
+    # SCHD-05
+    import asyncio
+
+    asked = 0
+
+    async def on_schedule(occurrence: Occurrence) -> str:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            await asyncio.Event().wait()
+        return occurrence.text
+
+    async with open_stage(an_agent(model=asking(), on_schedule=on_schedule)) as stage:
+        await stage.service.set_schedule(LOCAL_CALLER, "s-1", text="tick", when={"after": {"hours": 1}})
+        (at,) = {timer.due_at for _, timer in stage.timers.pending}
+        await stage.clock.advance((at - stage.clock.now()).total_seconds())
+        await stage.clock.run(stage.fire_timers())
+
+        (failed,) = (await stage.head()).schedules
+        assert failed.attempt == 2
+        await due(stage)
+        assert await heard(stage) == ["heard: tick"]
+
+
+async def test_an_occurrence_may_be_moved_as_far_as_one_may_be_set() -> None:
+    async with open_stage(an_agent(model=asking())) as stage:
+        await stage.service.set_schedule(LOCAL_CALLER, "s-1", text="x", when=HOURLY, schedule_id="r")
+        now = stage.clock.now()
+
+        await stage.session().change_wait("schedule:r", now + timedelta(days=8 * 366))
+        with pytest.raises(InvalidRequestError, match="2928 days"):
+            await stage.session().change_wait("schedule:r", now + timedelta(days=8 * 366 + 1))

@@ -89,7 +89,10 @@ RECONCILE_DELAYS = (timedelta(seconds=5), timedelta(seconds=30), timedelta(minut
 """Waits between looks for an unknown outcome; after the last one it stays unknown. Our own choice."""
 
 MAX_WAIT = timedelta(days=365)
-"""Longest durable wait, sleep of a tool, deadline and distance of a schedule (spec WAIT-01, WAIT-07)."""
+"""Longest durable wait, sleep of a tool and deadline (spec WAIT-01, WAIT-07)."""
+
+MAX_AHEAD = timedelta(days=8 * 366)
+"""How far ahead an occurrence of a schedule may be moved: as far as one may be set (`calendar.SEARCH_YEARS`)."""
 
 MIN_POLL_INTERVAL = timedelta(seconds=1)
 MAX_POLL_INTERVAL = timedelta(days=1)

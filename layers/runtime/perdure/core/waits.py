@@ -13,7 +13,7 @@ from perdure.core.commands import RequestedCall
 from perdure.core.decision import Decision, Draft
 from perdure.core.entries import Actor
 from perdure.core.head import Call, Interrupt, Turn, Wait
-from perdure.core.limits import MAX_WAIT
+from perdure.core.limits import MAX_AHEAD, MAX_WAIT
 from perdure.core.schedules import cancel_schedule, move, occur, schedule_of
 from perdure.core.tasks import look_now
 from perdure.core.turns import join_calls
@@ -108,14 +108,14 @@ def on_change_wait(draft: Draft, command: ChangeWait) -> Decision:
 
     Raises:
         NotFoundError: `wait_not_found`.
-        InvalidRequestError: It would be more than 365 days away, or have no end.
+        InvalidRequestError: It would be too far away (365 days, a schedule eight years), or have no end.
         RequestConflictError: `deadline_passed`: the deadline is over, and its timer is on its way. `not_pending`: it
             waits for a result, which has no time.
     """
-    check_distance(draft.now, command.until)
+    schedule = schedule_of(draft.head, command.wait_id)
+    check_distance(draft.now, command.until, MAX_WAIT if schedule is None else MAX_AHEAD)
     until = max(command.until, draft.now) if command.until is not None else None
     interrupt = _pending(draft, command.wait_id)
-    schedule = schedule_of(draft.head, command.wait_id)
     if schedule is not None:
         if command.until is None:
             raise InvalidRequestError(f"{command.wait_id!r} needs a time: send `until`, or cancel it")
@@ -167,16 +167,14 @@ def on_cancel_wait(draft: Draft, command: CancelWait) -> Decision:
     return draft.decision({"result": "recorded"}, command.receipts)
 
 
-def check_distance(now: datetime, until: datetime | None) -> None:
+def check_distance(now: datetime, until: datetime | None, most: timedelta = MAX_WAIT) -> None:
     """Refuse a time that is too far away.
 
     Raises:
         InvalidRequestError: It is.
     """
-    if until is not None and until - now > MAX_WAIT:
-        raise InvalidRequestError(
-            f"{format_time(until)} is more than {MAX_WAIT.days} days away: choose an earlier time"
-        )
+    if until is not None and until - now > most:
+        raise InvalidRequestError(f"{format_time(until)} is more than {most.days} days away: choose an earlier time")
 
 
 def _waiting(draft: Draft, wait_id: str) -> Call:

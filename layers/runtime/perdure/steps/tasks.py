@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -39,6 +38,7 @@ from perdure.steps.call_tool import (
 from perdure.steps.commit import execute, logger, resend_unclaimed
 from perdure.steps.facts import CallFacts, facts_of, versions_of
 from perdure.steps.going_on import question_of
+from perdure.steps.limited import in_time
 
 LONGEST_LOOK = timedelta(minutes=2)
 """Longest run of one look at remote work. Our own choice: it only reads."""
@@ -186,12 +186,11 @@ async def _cancelled(deps: StepDeps, key: SessionKey, name: str | None, waiting:
         deadline=limit,
         supports_tasks=True,
     )
-    asking = asyncio.ensure_future(runner.cancel_tool_task(agent, context, facts.task_id))
-    late = asyncio.ensure_future(deps.ports.clock.sleep((limit - deps.ports.clock.now()).total_seconds()))
+    clock = deps.ports.clock
     try:
-        await asyncio.wait({asking, late}, return_when=asyncio.FIRST_COMPLETED)
-        return asking.done() and not asking.cancelled() and asking.exception() is None
-    finally:
-        for task in (asking, late):
-            task.cancel()
-        await asyncio.gather(asking, late, return_exceptions=True)
+        seconds = (limit - clock.now()).total_seconds()
+        await in_time(clock, seconds, runner.cancel_tool_task(agent, context, facts.task_id))
+    except Exception:  # noqa: BLE001  whatever it raises, or that it takes too long, is tried again
+        logger.exception("remote work could not be asked to stop", extra={"tool_name": waiting.tool_name})
+        return False
+    return True

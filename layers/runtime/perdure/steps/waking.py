@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-import inspect
-from collections.abc import Awaitable
 from typing import Any
 
+from perdure.agents.execution import run_body
 from perdure.agents.schedules import Occurrence, ScheduleEndedError, ScheduleRetryError
 from perdure.core.codec import encode, format_time
 from perdure.core.commands import TimerFired
@@ -18,6 +16,7 @@ from perdure.core.waits import waiting_call
 from perdure.ports import SessionKey
 from perdure.steps.base import StepDeps
 from perdure.steps.commit import execute, logger
+from perdure.steps.limited import in_time
 
 JsonObject = dict[str, Any]
 
@@ -82,7 +81,7 @@ async def _asked(deps: StepDeps, key: SessionKey, hook: Any, schedule: Schedule,
         metadata=spec.metadata or {},
     )
     try:
-        text = await asyncio.wait_for(_awaited(hook(occurrence)), LONGEST_HOOK)
+        text = await in_time(deps.ports.clock, LONGEST_HOOK, run_body(hook, {}, occurrence))
     except ScheduleEndedError as error:
         return {"outcome": "ended", "reason": str(error)}
     except ScheduleRetryError as error:
@@ -93,7 +92,3 @@ async def _asked(deps: StepDeps, key: SessionKey, hook: Any, schedule: Schedule,
     if text is None:
         return {"outcome": "skip", "reason": f"on_schedule left it out at {format_time(deps.ports.clock.now())}"}
     return {"text": str(text)}
-
-
-async def _awaited(result: str | Awaitable[str | None] | None) -> str | None:
-    return await result if inspect.isawaitable(result) else result

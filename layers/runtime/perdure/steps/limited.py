@@ -1,0 +1,30 @@
+"""Work that has a limit on the runtime's clock."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from perdure.ports import Clock
+
+T = TypeVar("T")
+
+
+async def in_time(clock: Clock, seconds: float, work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of some work that ends in time; else it is cut off.
+
+    Raises:
+        TimeoutError: It did not end within these seconds.
+    """
+    working = asyncio.ensure_future(work)
+    late = asyncio.ensure_future(clock.sleep(max(seconds, 0)))
+    try:
+        await asyncio.wait({working, late}, return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise TimeoutError(f"it did not end within {seconds:g} s")
+        return working.result()
+    finally:
+        working.cancel()
+        late.cancel()
+        await asyncio.gather(working, late, return_exceptions=True)
