@@ -62,6 +62,12 @@ def test_what_is_no_reference_is_refused(file: dict[str, Any], complaint: str) -
         checked_files([file])
 
 
+def test_a_reference_is_taken_up_to_its_limits() -> None:
+    largest = {"reference": "x" * 1024, "media_type": f"{'a' * 127}/{'b' * 127}", "name": "n" * 255}
+
+    assert checked_files([largest, {"reference": "x", "name": None}]) == (FileRef(**largest), FileRef(reference="x"))
+
+
 def test_a_message_has_at_most_twenty_files() -> None:
     assert len(checked_files([CAT] * 20)) == 20
     with pytest.raises(InvalidRequestError, match="takes 20 files, not 21"):

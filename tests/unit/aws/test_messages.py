@@ -26,6 +26,8 @@ def test_a_message_is_written_as_it_is_read_and_a_field_of_a_newer_version_is_le
         {"schema_version": 2},
         {"schema_version": True},
         {"tenant": None},
+        {"tenant": 7},
+        {"step_id": ["m-1"]},
         {"session_id": 7},
         {"kind": "drop_table"},
         {"kind": ["run_model"]},
@@ -39,6 +41,14 @@ def test_a_message_is_written_as_it_is_read_and_a_field_of_a_newer_version_is_le
 def test_a_message_with_a_wrong_field_is_none_of_ours(wrong: dict[str, Any]) -> None:
     with pytest.raises(UnreadableMessageError):
         StepQueueMessage.read(json.dumps(STEP | wrong))
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"timer_id": 1}, {"fence": "3"}, {"fence": True}, {"due_at_ms": 1.5}, {"due_at_ms": None}], ids=json.dumps
+)
+def test_a_timers_message_with_a_wrong_field_is_none_of_ours(wrong: dict[str, Any]) -> None:
+    with pytest.raises(UnreadableMessageError):
+        read_step_or_timer(json.dumps(TIMER | wrong))
 
 
 @pytest.mark.parametrize("missing", [name for name in STEP if name != "schema_version"])

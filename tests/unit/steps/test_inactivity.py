@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from perdure import AgentDefinition, ToolContext
+from perdure.agents.runner import AgentTurnContext, ModelOutcome
 from perdure.errors import ModelCallError
 from perdure.models.base import ModelRequest, ModelResponse, StreamActivity, TextDelta
 from perdure.steps.inactivity import Activity, unless_silent
@@ -67,9 +69,27 @@ async def test_a_stall_is_a_timeout_that_is_tried_again_and_in_the_end_the_reaso
         assert [m["role"] for m in (await stage.snapshot())["messages"]] == ["user"]
 
 
-async def test_a_stop_while_the_model_is_silent_is_a_stop_and_no_timeout() -> None:
+class Deaf:
+    """A runner that says a word, is silent after it, and does not listen to its abort signal."""
+
+    ended = False
+
+    async def run_model_step(self, agent: AgentDefinition, context: AgentTurnContext) -> ModelOutcome:
+        await context.emit(TextDelta("Once"))
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.ended = True
+        raise AssertionError
+
+    async def execute_tool(self, agent: AgentDefinition, context: ToolContext, arguments: dict[str, Any]) -> str:
+        raise AssertionError
+
+
+@pytest.mark.parametrize("runner", [None, Deaf()], ids=["that-listens", "deaf"])
+async def test_a_stop_while_the_model_is_silent_is_a_stop_and_no_timeout(runner: Deaf | None) -> None:
     model = HangingModel(TextDelta("Once"))
-    async with open_stage(an_agent(model=model, inactivity_timeout=MINUTE)) as stage:
+    async with open_stage(an_agent(model=model, runner=runner, inactivity_timeout=MINUTE)) as stage:
         await stage.send("hi")
         step = asyncio.create_task(run_model(stage.deps, stage.taken()))
         await stage.clock.advance(30)
@@ -78,8 +98,11 @@ async def test_a_stop_while_the_model_is_silent_is_a_stop_and_no_timeout() -> No
         await stage.clock.advance(1.1)
 
         assert step.done()
-        assert model.closed
-        assert (await stage.event_types())[-1] == "turn_cancelled"
+        assert runner.ended if runner else model.closed
+        events = await stage.events()
+        assert [e["payload"]["status"] for e in events if e["type"] == "model_finished"] == ["aborted"]
+        assert events[-1]["type"] == "turn_cancelled"
+        assert (await stage.snapshot())["messages"][-1]["status"] == "interrupted"
 
 
 async def test_a_worker_that_is_shut_down_while_the_model_is_silent_is_cancelled_and_commits_nothing() -> None:
@@ -110,6 +133,18 @@ async def test_what_a_stalled_call_raises_while_it_is_cleaned_up_does_not_replac
         await clock.run(unless_silent(work(), Activity(clock), MINUTE))
 
     assert (raised.value.kind, raised.value.retryable) == ("timeout", True)
+
+
+async def test_the_silence_begins_with_the_call_whatever_came_long_before_it() -> None:
+    clock = VirtualClock()
+    activity = Activity(clock)
+    await clock.advance(59)  # such as the wait before a call that is sent again
+
+    async def work() -> str:
+        await clock.sleep(59)
+        return "done"
+
+    assert await clock.run(unless_silent(work(), activity, MINUTE)) == "done"
 
 
 async def test_an_error_of_the_call_comes_out_as_it_is() -> None:
