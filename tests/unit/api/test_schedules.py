@@ -77,6 +77,13 @@ async def test_it_is_a_wait_that_can_be_moved_and_had_now(runtime: Any) -> None:
     await session.schedule("say hello", after=timedelta(hours=2), schedule_id="a")
     later = datetime.now(UTC) + timedelta(hours=5)
 
+    (wait,) = await session.waits()
+    assert (wait["kind"], wait["id"]) == ("schedule", "schedule:a")
+    assert [call["path"] for call in wait["calls"]] == [
+        "/v1/sessions/s-1/waits/schedule:a/skip",
+        "/v1/sessions/s-1/waits/schedule:a",
+        "/v1/sessions/s-1/waits/schedule:a",
+    ]
     await session.change_wait("schedule:a", later)
     assert (await session.schedules())[0]["next_at"][:16] == later.isoformat()[:16]
     await session.skip_wait("schedule:a")

@@ -11,6 +11,7 @@ from perdure.core.control_commands import RequestValue, WithdrawRequest
 from perdure.core.expected import expected_timers, sweep_due_at
 from perdure.core.history import Transcript
 from perdure.core.public import public_interrupts, public_state
+from perdure.core.wait_commands import ChangeWait
 from perdure.errors import InvalidRequestError, NotFoundError, RequestConflictError
 from tests.unit.core.builders import ALICE, BOB, Play
 
@@ -141,3 +142,28 @@ def test_there_are_thirty_two_at_most() -> None:
 
     with pytest.raises(InvalidRequestError, match="32"):
         play.apply(RequestValue(name="one more", prompt="?", actor=ALICE))
+
+
+def test_its_deadline_can_be_moved_and_taken_away() -> None:
+    play = wanted(deadline=timedelta(hours=1))
+    (old,) = expected_timers(play.head)
+
+    play.apply(ChangeWait(wait_id=ID, until=play.now + timedelta(hours=5), actor=ALICE))
+
+    (new,) = expected_timers(play.head)
+    assert new.due_at - old.due_at == timedelta(hours=4)
+    assert play.head.requests[0].raised_version == old.fence
+    play.wait(timedelta(hours=1))
+    assert play.apply(TimerFired(timer_id=old.timer_id, fence=old.fence)).entry is None
+    play.apply(ChangeWait(wait_id=ID, until=None, actor=ALICE))
+    assert expected_timers(play.head) == ()
+
+
+def test_a_deadline_that_has_passed_can_not_be_moved() -> None:
+    play = wanted(deadline=timedelta(hours=1))
+    play.wait(timedelta(hours=1))
+
+    with pytest.raises(RequestConflictError) as caught:
+        play.apply(ChangeWait(wait_id=ID, until=play.now + timedelta(hours=5), actor=ALICE))
+
+    assert caught.value.code == "deadline_passed"

@@ -71,6 +71,7 @@ class Blocker(BaseModel):
         "result",
         "task",
         "retry",
+        "schedule",
         "pause",
         "hold",
         "auth",

@@ -235,6 +235,7 @@ class Schedule:
         slot: When the occurrence is due by the schedule.
         number: Of the occurrence, from 1.
         content: A hash of what was asked for, by which the same schedule is recognised.
+        set_at: When it was asked for.
         attempt: Of this occurrence, from 1.
         retry_at: When it is tried again. None: it was not tried yet.
     """
@@ -245,6 +246,7 @@ class Schedule:
     slot: datetime
     number: int
     content: str
+    set_at: datetime
     attempt: int = 1
     retry_at: datetime | None = None
 

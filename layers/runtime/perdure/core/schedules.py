@@ -99,6 +99,7 @@ def on_set_schedule(draft: Draft, command: SetSchedule) -> Decision:
         # Not from 1: a schedule that is set anew under an old id repeats no message id. It grows slower than versions.
         number=known.number if known is not None else draft.version,
         content=content,
+        set_at=draft.now,
     )
     _put(draft, schedule)
     draft.event(

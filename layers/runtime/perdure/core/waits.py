@@ -13,6 +13,7 @@ from perdure.core.commands import RequestedCall
 from perdure.core.decision import Decision, Draft
 from perdure.core.entries import Actor
 from perdure.core.head import Call, Interrupt, Turn, Wait
+from perdure.core.inputs import request_of
 from perdure.core.limits import MAX_AHEAD, MAX_WAIT
 from perdure.core.schedules import cancel_schedule, move, occur, schedule_of
 from perdure.core.tasks import look_now
@@ -116,13 +117,18 @@ def on_change_wait(draft: Draft, command: ChangeWait) -> Decision:
     check_distance(draft.now, command.until, MAX_WAIT if schedule is None else MAX_AHEAD)
     until = max(command.until, draft.now) if command.until is not None else None
     interrupt = _pending(draft, command.wait_id)
-    if schedule is not None:
+    request = request_of(draft.head, command.wait_id)
+    if request is not None:
+        check_open(request, draft.now)
+        moved = replace(request, deadline=until, fence=draft.version, asked_version=request.raised_version)
+        requests = tuple(moved if each is request else each for each in draft.head.requests)
+        draft.head = replace(draft.head, requests=requests)
+    elif schedule is not None:
         if command.until is None:
             raise InvalidRequestError(f"{command.wait_id!r} needs a time: send `until`, or cancel it")
         move(draft, schedule, command.until)
     elif interrupt is not None:
-        if interrupt.deadline is not None and draft.now >= interrupt.deadline:
-            raise RequestConflictError(f"the deadline of {command.wait_id!r} has passed", code="deadline_passed")
+        check_open(interrupt, draft.now)
         moved = replace(interrupt, deadline=until, fence=draft.version, asked_version=interrupt.raised_version)
         _replace_interrupt(draft, interrupt, moved)
     else:
@@ -165,6 +171,16 @@ def on_cancel_wait(draft: Draft, command: CancelWait) -> Decision:
     raise_approvals(draft, one_by_one=True)
     join_calls(draft)
     return draft.decision({"result": "recorded"}, command.receipts)
+
+
+def check_open(interrupt: Interrupt, now: datetime) -> None:
+    """Refuse to move a deadline that is over.
+
+    Raises:
+        RequestConflictError: `deadline_passed`.
+    """
+    if interrupt.deadline is not None and now >= interrupt.deadline:
+        raise RequestConflictError(f"the deadline of {interrupt.interrupt_id!r} has passed", code="deadline_passed")
 
 
 def check_distance(now: datetime, until: datetime | None, most: timedelta = MAX_WAIT) -> None:

@@ -8,8 +8,9 @@ from urllib.parse import quote
 
 from perdure.core.codec import format_time
 from perdure.core.entries import Entry
-from perdure.core.head import Call, Head, Interrupt
+from perdure.core.head import Call, Head, Interrupt, Schedule
 from perdure.core.public import questions_of
+from perdure.core.schedules import TIMER_PREFIX
 
 JsonObject = dict[str, Any]
 
@@ -65,6 +66,7 @@ def waits_of(session_id: str, head: Head, entries: Iterable[Entry] = ()) -> list
         waits += [view.interrupt(each, turn.call(each.call_id), questions) for each in asked]
         waits += [view.call(call, reasons) for call in turn.open_calls]
         waits.append(view.reconnect(head))
+    waits += [view.schedule(each) for each in sorted(head.schedules, key=lambda each: each.due_at)]
     if head.closed_at is not None:
         title = "The session is closed: it takes no more messages."
         waits.append(_blocker("closed", None, head.closed_at, title, (APPLICATION,)))
@@ -134,6 +136,7 @@ class _View:
         calls = (
             self._call("give the value", "resolve_interrupt", "POST", path, {"value": VALUE}),
             self._call("decline", "resolve_interrupt", "POST", path, {"approved": False}),
+            self._change(quote(request.interrupt_id, safe=":")),
         )
         who = (APPROVER, TIME, APPLICATION) if request.deadline is not None else (APPROVER, APPLICATION)
         title = f"The application asks for a value: {_shortened(asked.get('question', request.interrupt_id))}"
@@ -168,6 +171,18 @@ class _View:
             | ({"reason": reason} if reason else {})
             | ({"name": wait.name} if wait.name else {})
         )
+
+    def schedule(self, schedule: Schedule) -> JsonObject:
+        """Return that a message comes by itself. Nothing else waits for it."""
+        wait_id = f"{TIMER_PREFIX}{schedule.schedule_id}"
+        path = quote(wait_id, safe=":")
+        calls = (
+            self._call("send it now", "skip_wait", "POST", f"/waits/{path}/skip", {}),
+            self._change(path),
+            self._call("cancel it", "cancel_wait", "DELETE", f"/waits/{path}"),
+        )
+        title = f"A message of the schedule {schedule.schedule_id!r} comes at its time."
+        return _until(_blocker("schedule", wait_id, schedule.set_at, title, (TIME, CONTROLLER), calls), schedule.due_at)
 
     def reconnect(self, head: Head) -> JsonObject | None:
         """Return that a model's provider is called again later."""
