@@ -121,6 +121,8 @@ test("only deliveries that make a difference are offered", () => {
 
   assert.deepEqual(names({}), []);
   assert.deepEqual(names({ turnId: "turn-1" }), ["queue", "inject", "steer", "interrupt_next"]);
+  const answer = names({ turnId: "turn-1", openQuestion: "call-2-0" });
+  assert.deepEqual(answer, ["answer", "queue", "inject", "steer", "interrupt_next"]);
   assert.deepEqual(names({ turnId: "turn-1", stopping: true }), ["queue", "interrupt_next"]);
   assert.deepEqual(names({ held: true }), ["queue", "interrupt_next"]);
   assert.deepEqual(names({ paused: true }), ["queue"]);

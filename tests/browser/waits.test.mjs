@@ -83,6 +83,8 @@ test("a question ends declined, too late or withdrawn, and says which", () => {
 test("a tool asks one thing after the other, and its arguments stay in sight", () => {
   const call = aCallOf("ship_order", { order_id: "7" });
   const [one, two] = [`${ID}-input-1`, `${ID}-input-2`];
+  const between = after([...call.events, raised(3, one), resolved(4, { answered: true, answer: "a" }, one)]);
+  assert.equal(steps(between).at(-1).status, "approved");
   const state = after([
     ...call.events, raised(3, one), resolved(4, { answered: true, answer: "a" }, one), raised(5, two, { question: "And?" }),
     shown(call, { interrupts: [pending(two, { question: "And?" })], status: "awaiting_answer" }),
@@ -102,6 +104,24 @@ test("an own answer disables its form until it is answered", () => {
   const deciding = after([{ type: "decide", interruptId: ID, decision: "declined" }], open);
   assert.equal(cards(deciding)[0].question.deciding, "declined");
   assert.equal(cards(after([{ type: "decide_answered", interruptId: ID }], deciding))[0].question.deciding, null);
+});
+
+test("a message that answered a question is no message", () => {
+  const sent = after([{ type: "send", messageId: "m-2", text: "b", delivery: null, waits: false }]);
+  assert.equal(view(sent).items.length, 1);
+
+  assert.deepEqual(view(after([{ type: "send_answered", messageId: "m-2" }], sent)).items, []);
+});
+
+test("what is written can answer the one question that is open and takes any text, until that is answered", () => {
+  const call = aCallOf("ask_user", QUESTION);
+  const open = (...interrupts) => after([...call.events, raised(3), shown(call, { interrupts })]);
+
+  assert.equal(view(open(pending())).openQuestion, ID);
+  assert.equal(view(open(pending(), pending("other"))).openQuestion, null);
+  assert.equal(view(open(pending(ID, { allows_free_text: false }))).openQuestion, null);
+  assert.equal(view(after([resolved(4, { answered: true, answer: "b" })], open(pending()))).openQuestion, null);
+  assert.equal(view(after([{ type: "decide", interruptId: ID, decision: "answered" }], open(pending()))).openQuestion, null);
 });
 
 // --- waits ------------------------------------------------------------------------------------
