@@ -39,7 +39,6 @@ from perdure.core.control_commands import (
     RetryTurn,
     UpdateSettings,
 )
-from perdure.core.entries import Input
 from perdure.core.expected import expected_timers
 from perdure.core.head import ClosedTurn, Frontier, Head, Turn
 from perdure.core.inbox import DELIVERIES, find
@@ -90,7 +89,7 @@ class CoreMachine(RuleBasedStateMachine):
         message_id = self._waiting(data)
         message = find(self.world.head, message_id)
         assert message is not None
-        edited = Input(message_id=message_id, text="edited", actor=ALICE)
+        edited = replace(self.world.inputs()[message_id], text="edited")
         done = self.world.do(EditMessage(edited=edited, actor=ALICE, base_version=message.input_version - stale))
         assert (done is None) == stale
 
