@@ -97,10 +97,11 @@ def test_the_limits_of_the_page_are_those_of_the_code() -> None:
 
     assert rows["schedules of a session"] == str(limits.MAX_SCHEDULES)
     assert rows["`schedule_id`"].startswith(f"1 to {MAX_SCHEDULE_ID} characters")
-    assert rows["distance of `at`, and of a cron's next slot"] == f"up to {SEARCH_YEARS} years"
+    assert rows["distance of `at`, of a moved occurrence, and of a cron's next slot"] == f"up to {SEARCH_YEARS} years"
     assert rows["tries of an occurrence"].startswith(f"1 to {MAX_TRIES:,}")
     assert rows["text that a model schedules"] == f"{MAX_SCHEDULED_CHARACTERS:,} characters"
     assert rows["timers that fire at a time"] == str(MAX_FIRING_TIMERS)
+    assert timedelta(days=SEARCH_YEARS * 366) == limits.MAX_AHEAD
     assert MAX_INTERVAL == limits.MAX_WAIT == timedelta(days=365)
     assert timedelta(minutes=1) == MIN_INTERVAL == limits.LATE_AFTER
     assert limits.SCHEDULE_RETRY_LIMIT.total_seconds() == 60
