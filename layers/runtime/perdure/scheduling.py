@@ -101,16 +101,18 @@ class ScheduleOperations(Operations):
     ) -> JsonObject:
         """Change what a schedule says, or when; what is left out stays. Returns `{schedule_id, next_at}`.
 
-        A new `when` counts from now. To move only the next occurrence, change the wait `schedule:<schedule_id>`.
+        A new `when` counts from now; without one the next time stays. To move only the next occurrence, change the wait
+        `schedule:<schedule_id>`.
 
         Raises:
             NotFoundError: `schedule_not_found`.
+            RequestConflictError: `stale_revision`: somebody else has changed it meanwhile.
         """
         key = session_key(caller, session_id)
         head = await self._visible(caller, key)
         schedule = find_schedule(head, schedule_id) if head is not None else None
         spec = await self._spec(key, schedule) if schedule is not None else None
-        if spec is None:
+        if schedule is None or spec is None:
             raise NotFoundError(f"this session has no schedule {schedule_id!r}", code="schedule_not_found")
         if text is None and when is None and metadata is None:
             raise InvalidRequestError("nothing to change: send `text`, `metadata`, or one of `at`, `after`, `every`")
@@ -122,7 +124,8 @@ class ScheduleOperations(Operations):
             metadata=spec.metadata if metadata is None else metadata,
             delivery=spec.delivery,
             max_attempts=spec.max_attempts,
-            replaces=True,
+            changes=schedule.version,
+            keeps_time=when is None,
             receipts=claims(
                 idempotency_key,
                 {

@@ -22,6 +22,8 @@ class SetSchedule(UserCommand):
         max_attempts: Tries to deliver one occurrence.
         agent, default_agent: As in `SendInput`: a session may begin with a schedule.
         replaces: It takes the place of one with this id; else another content under the id is refused.
+        changes: Version of the one that it changes, which has to be there as it was read. None: it changes none.
+        keeps_time: `when` is that of the one that it changes, and its next time stays.
     """
 
     DECIDED_IN: ClassVar[str] = "schedules"
@@ -37,6 +39,8 @@ class SetSchedule(UserCommand):
     agent: str | None = None
     default_agent: str = ""
     replaces: bool = False
+    changes: int | None = None
+    keeps_time: bool = False
     receipts: tuple[ReceiptClaim, ...] = ()
 
 

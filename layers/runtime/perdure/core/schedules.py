@@ -51,7 +51,9 @@ def on_set_schedule(draft: Draft, command: SetSchedule) -> Decision:
     """Set a schedule, once: the same content under the same id again changes nothing (spec WAIT-06).
 
     Raises:
-        RequestConflictError: `schedule_exists`: the id has another content; `session_closed`.
+        RequestConflictError: `schedule_exists`: the id has another content; `session_closed`; `stale_revision`: the one
+            that it changes was changed.
+        NotFoundError: `schedule_not_found`: the one that it changes is over.
         InvalidRequestError: Its time, its delivery, or one schedule too many.
     """
     from perdure.core.calendar import Recurrence, first_slot, parse_when
@@ -64,9 +66,12 @@ def on_set_schedule(draft: Draft, command: SetSchedule) -> Decision:
         raise InvalidRequestError(f"delivery {command.delivery!r} is unknown: use one of {', '.join(DELIVERIES)}")
     content = _content_of(command)
     known = find_schedule(head, command.schedule_id)
-    if known is not None and known.content == content:
+    if command.changes is not None:
+        _check_as_read(known, command)
+    says_when_anew = command.changes is not None and not command.keeps_time
+    if known is not None and known.content == content and not says_when_anew:
         return Decision.unchanged(head, _reply(known))
-    if known is not None and not command.replaces:
+    if known is not None and not command.replaces and command.changes is None:
         raise RequestConflictError(
             f"schedule {command.schedule_id!r} exists with another content: change it, or use another id",
             code="schedule_exists",
@@ -75,8 +80,11 @@ def on_set_schedule(draft: Draft, command: SetSchedule) -> Decision:
         raise InvalidRequestError(
             f"this session has {MAX_SCHEDULES} schedules, the most there may be: cancel one first"
         )
-    when = parse_when(command.when, now=draft.now)
+    set_at = known.set_at if known is not None and command.keeps_time else draft.now
+    when = parse_when(command.when, now=set_at)
     at = first_slot(when, draft.now) if isinstance(when, Recurrence) else when
+    if known is not None and command.keeps_time:
+        at = known.slot
     assert at is not None, "a recurrence without a slot is refused"
     draft.schedule(
         ScheduleSpec(
@@ -99,7 +107,7 @@ def on_set_schedule(draft: Draft, command: SetSchedule) -> Decision:
         # Not from 1: a schedule that is set anew under an old id repeats no message id. It grows slower than versions.
         number=known.number if known is not None else draft.version,
         content=content,
-        set_at=draft.now,
+        set_at=set_at,
     )
     _put(draft, schedule)
     draft.event(
@@ -112,6 +120,15 @@ def on_set_schedule(draft: Draft, command: SetSchedule) -> Decision:
         },
     )
     return draft.decision(_reply(schedule), command.receipts)
+
+
+def _check_as_read(known: Schedule | None, command: SetSchedule) -> None:
+    if known is None:
+        raise NotFoundError(f"this session has no schedule {command.schedule_id!r}", code="schedule_not_found")
+    if known.version != command.changes:
+        raise RequestConflictError(
+            f"schedule {command.schedule_id!r} was changed meanwhile: read it again", code="stale_revision"
+        )
 
 
 def on_cancel_schedule(draft: Draft, command: CancelSchedule) -> Decision:
