@@ -87,6 +87,30 @@ def test_a_mode_that_always_asks_asks_all_the_same() -> None:
     assert play.pending == [call]
 
 
+@pytest.mark.parametrize("mode", ["deny_all", "read_only"])
+def test_a_mode_that_lets_nothing_run_lets_nothing_run_by_it(mode: str) -> None:
+    play = granted()
+
+    (call,) = play.model_asks(a_payment("7"), approval_mode=mode)
+
+    assert play.result(call)["status"] == "rejected"
+    assert len(play.head.grants) == 1
+
+
+def test_what_a_person_declined_in_this_turn_stays_declined() -> None:
+    play = granted()
+    play.model_asks(a_payment("8"), a_payment("9"))
+    play.reject(play.pending[0])
+    match = scope_match((), {})
+    play.approve(play.pending[0], grant=GrantScope(match=match, lasts=HOUR))
+    play.runs(play.dispatched[0])
+
+    declined, other = play.model_asks(a_payment("8"), a_payment("10"))
+
+    assert play.result(declined)["status"] == "rejected"
+    assert play.dispatched == [other]
+
+
 def test_it_can_be_revoked_once() -> None:
     play = granted()
     revoke = RevokeGrant(grant_id="grant-3-0", actor=ALICE)

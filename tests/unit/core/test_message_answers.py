@@ -67,10 +67,11 @@ def test_it_waits_if_that_is_what_was_asked_for(changes: dict[str, Any]) -> None
     assert play.pending == ["call-2-0"]
 
 
-def test_one_with_a_file_is_a_message_of_its_own() -> None:
+@pytest.mark.parametrize("more", [{"files": (FileRef(reference="f-1"),)}, {"metadata": {"from": "phone"}}])
+def test_one_with_a_file_or_metadata_is_a_message_of_its_own(more: dict[str, Any]) -> None:
     play = asking(a_question())
 
-    reply = play.send("look at this", files=(FileRef(reference="f-1"),)).reply
+    reply = play.send("look at this", **more).reply
 
     assert reply["delivered_as"] == "steer"
     assert play.turn.turn_id == "turn-2"
