@@ -73,7 +73,10 @@ async def test_with_changed_arguments_it_is_those_that_are_approved_ahead() -> N
     [
         ({}, "lasts_seconds"),
         ({"lasts_seconds": 31 * 86400}, "30 days"),
+        ({"lasts_seconds": 10**30}, "30 days"),
         ({"lasts_seconds": True}, "whole numbers"),
+        ({"lasts_seconds": 60, "max_uses": 10**40}, "at most 1000000 times"),
+        ({"lasts_seconds": 60, "fields": [["order"]]}, "names of arguments"),
         ({"lasts_seconds": 60, "fields": ["colour"]}, "'colour'"),
         ({"lasts_seconds": 60, "fields": "order"}, "list of names"),
         ({"lasts_seconds": 60, "max_uses": 0}, "once at least"),
@@ -88,6 +91,14 @@ async def test_a_grant_that_is_none_is_refused_and_nothing_is_decided(grant: dic
             await stage.session().resolve(first, approved=True, grant=grant)
 
         assert len((await stage.snapshot())["pending_interrupts"]) == 1
+
+
+async def test_a_field_that_is_named_again_is_kept_once() -> None:
+    async with open_stage(an_agent(pay, model=paying())) as stage:
+        (first,) = await asked(stage, "7 5")
+        await stage.session().resolve(first, approved=True, grant=IN_ALL | {"fields": ["order"] * 5000})
+
+        assert (await stage.snapshot())["state"]["grants"][0]["fields"] == ["order"]
 
 
 async def test_a_rejection_grants_nothing_and_nobody_else_grants_or_revokes() -> None:

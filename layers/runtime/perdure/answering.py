@@ -21,6 +21,7 @@ from perdure.core.grants import scope_match
 from perdure.core.head import Head, Interrupt
 from perdure.core.ids import content_hash, version_of
 from perdure.core.interrupts import pending_interrupt
+from perdure.core.limits import MAX_GRANT
 from perdure.core.public import questions_of
 from perdure.core.questions import DEADLINE
 from perdure.errors import InvalidRequestError, NotFoundError, RequestConflictError
@@ -159,6 +160,11 @@ class AnswerOperations(Operations):
             raise InvalidRequestError(
                 "a grant is {lasts_seconds, fields?, max_uses?}: whole numbers, and a list of names of arguments"
             )
+        if not 0 < lasts <= MAX_GRANT // timedelta(seconds=1):  # a timedelta would overflow
+            raise InvalidRequestError(f"an approval ahead lasts up to {MAX_GRANT.days} days, not {lasts} s")
+        if not all(type(name) is str for name in fields):
+            raise InvalidRequestError("`fields` of a grant are names of arguments")
+        fields = list(dict.fromkeys(fields))
         version = version_of(call_id)
         shown = arguments
         if shown is None and version is not None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from perdure import ToolContext, current_tool_context, function_tool
-from perdure.agents.waiting import EventTimeoutError
+from perdure.agents.waiting import EventTimeoutError, ToolInputRequested
 from perdure.core import texts
 from perdure.core.limits import LEASE_DURATION, MAX_RECORDS, MAX_TOOL_OUTPUT_BYTES
 from perdure.steps.recover import sweep
@@ -190,6 +190,26 @@ async def test_branches_of_a_task_group_may_sleep() -> None:
             await stage.run_all()
 
         assert await stage.results() == {"work": ("succeeded", "rested")}
+
+
+async def test_a_branch_of_a_task_group_may_ask() -> None:
+    async def ask(context: ToolContext) -> None:
+        if not context.answers:
+            raise ToolInputRequested("Which?")
+
+    async def body(context: ToolContext) -> str:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(ask(context))
+        return f"{context.answers[0].answer}"
+
+    async with open_stage(a_durable(body)) as stage:
+        await stage.send("go")
+        await stage.run_all()
+        (asked,) = (await stage.snapshot())["pending_interrupts"]
+        await stage.session().answer(asked["interrupt_id"], "this")
+        await stage.run_all()
+
+        assert await stage.results() == {"work": ("succeeded", "this")}
 
 
 async def test_a_branch_that_fails_beside_one_that_sleeps_is_a_failure() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal, Protocol
@@ -84,8 +85,10 @@ class ToolTask:
     continuation: Any = None
 
     def __post_init__(self) -> None:
-        if not 1 <= len(self.task_id) <= MAX_TASK_ID:
-            raise ConfigurationError(f"the handle of a task is a text of 1 to {MAX_TASK_ID} characters")
+        if not 1 <= len(self.task_id) <= MAX_TASK_ID or mended(self.task_id) != self.task_id:
+            raise ConfigurationError(
+                f"the handle of a task is a text of 1 to {MAX_TASK_ID} characters without lone surrogates"
+            )
         check_interval(self.poll_interval)
         kept_value(self.continuation, "a continuation")
 
@@ -222,11 +225,10 @@ def json_value(value: Any, what: str) -> Any:
     """
     from pydantic_core import to_jsonable_python
 
-    try:
-        plain = to_jsonable_python(value)
-        return json.loads(canonical_json(plain))
-    except Exception as error:
-        raise ConfigurationError(f"{what} can't be written as JSON: {type(value).__name__}") from error
+    for plainly in (to_jsonable_python, lambda plain: plain):  # pydantic takes no lone surrogate in a key
+        with suppress(Exception):
+            return json.loads(canonical_json(plainly(value)))
+    raise ConfigurationError(f"{what} can't be written as JSON: {type(value).__name__}")
 
 
 def kept_value(value: Any, what: str) -> Any:

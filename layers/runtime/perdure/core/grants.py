@@ -10,7 +10,7 @@ from perdure.core.commands import GrantScope, RequestedCall
 from perdure.core.decision import Decision, Draft
 from perdure.core.head import Call, Grant
 from perdure.core.ids import content_hash
-from perdure.core.limits import MAX_GRANT, MAX_GRANTS
+from perdure.core.limits import MAX_GRANT, MAX_GRANT_USES, MAX_GRANTS
 from perdure.core.values import replace
 from perdure.errors import InvalidRequestError, NotFoundError
 
@@ -31,10 +31,10 @@ def grant(draft: Draft, call: Call, scope: GrantScope) -> JsonObject:
     Raises:
         InvalidRequestError: It would last too long, or be one too many.
     """
-    if not timedelta(0) < scope.lasts <= MAX_GRANT or (scope.max_uses is not None and scope.max_uses < 1):
-        raise InvalidRequestError(
-            f"an approval ahead lasts up to {MAX_GRANT.days} days and holds once at least, not {scope.lasts}"
-        )
+    if not timedelta(0) < scope.lasts <= MAX_GRANT:
+        raise InvalidRequestError(f"an approval ahead lasts up to {MAX_GRANT.days} days, not {scope.lasts}")
+    if scope.max_uses is not None and not 1 <= scope.max_uses <= MAX_GRANT_USES:
+        raise InvalidRequestError(f"an approval ahead holds once at least, and at most {MAX_GRANT_USES} times")
     valid = tuple(each for each in draft.head.grants if draft.now < each.expires_at)
     if len(valid) >= MAX_GRANTS:
         raise InvalidRequestError(f"this session has {MAX_GRANTS} approvals ahead, the most there may be: revoke one")

@@ -116,6 +116,9 @@ MAX_GRANTS = 20
 MAX_GRANT = timedelta(days=30)
 """Longest that an approval ahead holds. Our own choice: whoever gave it has forgotten it by then."""
 
+MAX_GRANT_USES = 1_000_000
+"""Calls that may be counted for an approval ahead. Our own choice."""
+
 MAX_RECORDS = 100
 """Facts that one call may have recorded: questions, answers, steps, sleeps and events. Each takes some bytes of HEAD.
 Our own choice."""

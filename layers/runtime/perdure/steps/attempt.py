@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
-from perdure.agents.waiting import AttemptOver, Parked
+from perdure.agents.waiting import AttemptOver, Parked, ToolInputRequested
 from perdure.core.checkpoints import check_checkpoint
 from perdure.core.commands import AttemptPutOff, StepCommand, Taker
 from perdure.core.entries import Entry
@@ -215,10 +215,13 @@ class Attempt:
             if task.cancelling():
                 raise  # somebody else's cancellation: the worker is being stopped
             raise RuntimeError("the work cancelled itself") from error
+        except BaseExceptionGroup as group:
+            left_off = _left_off(group)
+            if left_off is None and isinstance(group, Exception):
+                raise
+            raise left_off or RuntimeError(f"the work ended with {type(group).__name__}") from group
         except (Exception, GeneratorExit, KeyboardInterrupt, Parked, AttemptOver):
             raise
-        except BaseExceptionGroup as group:
-            raise _left_off(group) or RuntimeError(f"the work ended with {type(group).__name__}") from group
         except BaseException as error:  # such as `SystemExit`: it must end neither the worker nor this step's attempt
             raise RuntimeError(f"the work ended with {type(error).__name__}") from error
         finally:
@@ -227,13 +230,16 @@ class Attempt:
                 task.uncancel()
 
 
-def _left_off(group: BaseExceptionGroup[BaseException]) -> Parked | AttemptOver | None:
+_LEAVES_OFF = (Parked, AttemptOver, ToolInputRequested)
+
+
+def _left_off(group: BaseExceptionGroup[BaseException]) -> Parked | AttemptOver | ToolInputRequested | None:
     """Return how work left off that did several things at once; None if one of them failed."""
     first: BaseException = group
     while isinstance(first, BaseExceptionGroup):
         first = first.exceptions[0]
-    failed = group.split((Parked, AttemptOver))[1]
-    return first if failed is None and isinstance(first, (Parked, AttemptOver)) else None
+    failed = group.split(_LEAVES_OFF)[1]
+    return first if failed is None and isinstance(first, _LEAVES_OFF) else None
 
 
 @contextlib.asynccontextmanager

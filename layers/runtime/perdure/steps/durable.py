@@ -12,6 +12,7 @@ from perdure.core.head import Call
 from perdure.core.limits import MAX_RECORDS
 from perdure.core.wait_commands import OutputShown, StepRecorded
 from perdure.errors import ConfigurationError, ToolExecutionError
+from perdure.models.surrogates import mended
 from perdure.steps.attempt import Attempt
 from perdure.steps.facts import CallFacts
 
@@ -93,6 +94,8 @@ class RecordedSteps:
     def _use(self, name: str) -> None:
         if not 1 <= len(name) <= MAX_NAME:
             raise ConfigurationError(f"a step, sleep or event of a tool has a name of 1 to {MAX_NAME} characters")
+        if mended(name) != name:  # no store takes it, and mended it could be another's
+            raise ConfigurationError(f"the name {name!r} holds a lone surrogate, which is no character")
         if name in self._used:
             raise ConfigurationError(f"{self._call.tool_name} uses the name {name!r} twice: each is recorded once")
         self._used.add(name)

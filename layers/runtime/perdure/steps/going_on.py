@@ -16,6 +16,7 @@ from perdure.agents.waiting import (
 from perdure.core.head import Call
 from perdure.core.wait_commands import Question, TaskStarted, ToolAsked, ToolParked
 from perdure.errors import ConfigurationError
+from perdure.models.surrogates import mended
 from perdure.steps.attempt import Attempt
 
 JsonObject = dict[str, Any]
@@ -68,8 +69,9 @@ def question_of(asked: ToolInputRequested) -> Question:
     Raises:
         ValueError: It is none.
     """
-    raw: JsonObject = {"question": asked.question, "allows_free_text": asked.allows_free_text}
-    checked = BUILT_IN_TOOLS["ask_user"].validate(raw | ({"choices": list(asked.choices)} if asked.choices else {}))
+    raw: JsonObject = {"question": _text(asked.question), "allows_free_text": asked.allows_free_text}
+    choices = {"choices": [_text(choice) for choice in asked.choices]} if asked.choices else {}
+    checked = BUILT_IN_TOOLS["ask_user"].validate(raw | choices)
     if asked.deadline is not None:
         check_wait(asked.deadline, "the deadline of a question")
     return Question(
@@ -78,3 +80,8 @@ def question_of(asked: ToolInputRequested) -> Question:
         free_text=checked["allows_free_text"],
         deadline=asked.deadline,
     )
+
+
+def _text(said: Any) -> Any:
+    """Return a text of a tool's as it can be stored, as its output is; anything else as it is, for the check to see."""
+    return mended(said) if isinstance(said, str) else said

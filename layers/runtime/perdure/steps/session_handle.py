@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from perdure.agents.built_ins import MAX_SCHEDULE_ID
+from perdure.checks import MAX_METADATA_BYTES, check_name, check_text, json_bytes
 from perdure.core.codec import format_time
 from perdure.core.commands import SendInput, UserCommand
 from perdure.core.entries import Actor, ReceiptClaim
 from perdure.core.ids import content_hash, key_hash
 from perdure.core.schedule_commands import CancelSchedule, SetSchedule
-from perdure.errors import RequestError, ToolExecutionError
+from perdure.errors import InvalidRequestError, RequestError, ToolExecutionError
 from perdure.steps.attempt import Attempt
 from perdure.steps.commit import execute
+from perdure.steps.durable import MAX_NAME
 
 JsonObject = dict[str, Any]
 
@@ -26,6 +29,9 @@ class StepSession:
 
     async def append(self, text: str, *, name: str = "message", delivery: str = "queue") -> JsonObject:
         """See `SessionHandle.append`."""
+        with _told_to_the_model():
+            check_text(text, "text")
+            check_name(name, "name", MAX_NAME)
         message_id = f"{self._attempt.step_id}:{name}"
         content = {"operation": "tool", "text": text, "delivery": delivery}
         claim = ReceiptClaim(key_hash=key_hash(f"message:{message_id}"), content_hash=content_hash(content))
@@ -51,6 +57,13 @@ class StepSession:
     ) -> JsonObject:
         """See `SessionHandle.schedule`."""
         name = schedule_id or self._attempt.step_id
+        with _told_to_the_model():
+            check_text(text, "text")
+            check_name(name, "schedule_id", MAX_SCHEDULE_ID)
+            if ":" in name:  # occurrences are `schedule:<id>:<number>`, and must not look like another's
+                raise InvalidRequestError(f"schedule_id {name!r} holds a colon: choose another form")
+            if len(json_bytes({"when": dict(when), "metadata": metadata}, "when or metadata")) > MAX_METADATA_BYTES:
+                raise InvalidRequestError(f"metadata is larger than {MAX_METADATA_BYTES} bytes of JSON: send less of it")
         content = {"operation": "tool", "text": text, "when": dict(when), "metadata": metadata}
         # One that has occurred by now is gone from HEAD, and a retried tool must not set it again.
         claim = ReceiptClaim(
@@ -65,8 +78,6 @@ class StepSession:
             replaces=replace,
             receipts=(claim,),
         )
-        if not 1 <= len(command.schedule_id) <= MAX_SCHEDULE_ID:
-            raise ToolExecutionError(f"a schedule's id has 1 to {MAX_SCHEDULE_ID} characters")
         return await self._carry_out(command)
 
     async def cancel_schedule(self, schedule_id: str) -> JsonObject:
@@ -91,8 +102,15 @@ class StepSession:
 
     async def _carry_out(self, command: UserCommand) -> JsonObject:
         """Carry a command out. What is refused will be refused again, so the model is told (spec WAIT-06)."""
-        try:
+        with _told_to_the_model():
             executed = await execute(self._attempt.ports, self._attempt.key, command)
-        except RequestError as error:
-            raise ToolExecutionError(error.message) from error
         return {name: value for name, value in executed.reply.items() if name != "version"}
+
+
+@contextmanager
+def _told_to_the_model() -> Iterator[None]:
+    """Let the model read what was refused: it would be refused again."""
+    try:
+        yield
+    except RequestError as error:
+        raise ToolExecutionError(error.message) from error
