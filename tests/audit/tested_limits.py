@@ -104,7 +104,7 @@ LIMITS: dict[str, tuple[str, ...] | str] = {
     ),
     "MIN_POLL_INTERVAL": (f"{WAITING}::test_two_looks_are_a_second_to_a_day_apart",),
     "MAX_POLL_INTERVAL": (f"{WAITING}::test_two_looks_are_a_second_to_a_day_apart",),
-    "MAX_AHEAD": ("unit/steps/test_schedules.py::test_an_occurrence_may_be_moved_as_far_as_one_may_be_set",),
+    "MAX_AHEAD": ("unit/test_service_schedules.py::test_an_occurrence_may_be_moved_as_far_as_one_may_be_set",),
     "MAX_SCHEDULES": ("unit/core/test_schedules.py::test_a_session_has_a_hundred_at_most_and_they_fit_in_its_head",),
     "LATE_AFTER": (f"{WAITING}::test_an_occurrence_is_late_after_a_minute",),
     "SCHEDULE_RETRY_LIMIT": (

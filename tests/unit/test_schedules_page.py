@@ -19,7 +19,7 @@ from perdure.steps.waking import LONGEST_HOOK
 from perdure.testing.fixtures import Stage, open_stage
 from tests.unit.pages import examples_of
 from tests.unit.steps.builders import an_agent
-from tests.unit.steps.test_schedules import asking, due, heard
+from tests.unit.steps.scheduled import asking, due, heard
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "concepts" / "schedules.md").read_text(encoding="utf-8")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,36 +10,13 @@ import pytest
 from perdure.agents.schedules import Occurrence, ScheduleEndedError, ScheduleRetryError
 from perdure.agents.tools import ToolContext, function_tool
 from perdure.core import texts
-from perdure.errors import InvalidRequestError, NotFoundError, RequestConflictError
-from perdure.models.scripted import Reply, ScriptedModel, call, tool_results, user_texts
+from perdure.models.scripted import call
 from perdure.service import LOCAL_CALLER
-from perdure.testing.fixtures import Stage, open_stage
-from tests.unit.steps.builders import OTHER, an_agent
+from perdure.testing.fixtures import open_stage
+from tests.unit.steps.builders import an_agent
+from tests.unit.steps.scheduled import HOURLY, asking, due, heard
 
-HOURLY = {"every": {"hours": 1}, "time_zone": "UTC"}
 TOOLS = ["set_schedule", "list_schedules", "cancel_schedule"]
-
-
-def asking(*calls: Any) -> ScriptedModel:
-    """A model that makes these calls when it is told to go, and else repeats what it hears."""
-
-    def reply(request: Any) -> str | Reply:
-        said = user_texts(request)[-1]
-        return Reply(calls=calls) if said == "go" and not tool_results(request) else f"heard: {said}"
-
-    return ScriptedModel(reply)
-
-
-async def heard(stage: Stage) -> list[str]:
-    return [text for role, text in await stage.transcript() if role == "assistant" and text.startswith("heard")]
-
-
-async def due(stage: Stage) -> None:
-    """Jump to the next timer, fire it and run what it makes ready."""
-    at = min(timer.due_at for _, timer in stage.timers.pending)
-    await stage.clock.advance((at - stage.clock.now()).total_seconds())
-    await stage.fire_timers()
-    await stage.run_all()
 
 
 async def test_a_model_schedules_lists_and_cancels() -> None:
@@ -238,98 +214,6 @@ async def test_a_fault_of_the_agents_word_is_tried_again_and_says_no_secret() ->
         assert failed["payload"]["reason"] == "on_schedule failed with ValueError"
 
 
-# --- the service ---------------------------------------------------------------------------------------------------
-
-
-async def test_setting_with_a_key_twice_gives_the_first_reply_and_makes_one() -> None:
-    async with open_stage(an_agent(model=asking())) as stage:
-        replies = [
-            await stage.service.set_schedule(LOCAL_CALLER, "s-1", text="x", when=HOURLY, idempotency_key="k")
-            for _ in range(2)
-        ]
-
-        assert replies[0] == replies[1]
-        assert len((await stage.service.schedules(LOCAL_CALLER, "s-1"))["schedules"]) == 1
-
-
-async def test_what_a_schedule_says_can_be_changed_and_its_next_time_moved() -> None:
-    async with open_stage(an_agent(model=asking())) as stage:
-        service = stage.service
-        await service.set_schedule(LOCAL_CALLER, "s-1", text="old", when=HOURLY, schedule_id="r")
-
-        await service.change_schedule(LOCAL_CALLER, "s-1", "r", text="new")
-        (shown,) = (await service.schedules(LOCAL_CALLER, "s-1"))["schedules"]
-        assert (shown["text"], shown["when"], shown["recurring"]) == ("new", HOURLY, True)
-        assert len(stage.timers.pending) == 1
-        await due(stage)
-
-        assert await heard(stage) == ["heard: new"]
-        with pytest.raises(InvalidRequestError, match="nothing to change"):
-            await service.change_schedule(LOCAL_CALLER, "s-1", "r")
-        with pytest.raises(NotFoundError, match="'q'"):
-            await service.change_schedule(LOCAL_CALLER, "s-1", "q", text="x")
-
-
-@pytest.mark.parametrize(
-    ("changes", "complaint"),
-    [
-        ({"text": " "}, "text is blank"),
-        ({"schedule_id": "x" * 65}, "1 to 64"),
-        ({"schedule_id": "a:b"}, "colon"),
-        ({"schedule_id": "call-1-0"}, "looks like an id"),
-        ({"max_attempts": 0}, "max_attempts"),
-        ({"max_attempts": 1001}, "max_attempts"),
-        ({"metadata": {"x": "y" * 20_000}}, "metadata"),
-        ({"delivery": "soon"}, "delivery"),
-        ({"agent": "nobody"}, "nobody"),
-        ({"when": {}}, "exactly one"),
-    ],
-)
-async def test_what_is_wrong_is_refused_and_named(changes: dict[str, Any], complaint: str) -> None:
-    async with open_stage(an_agent(model=asking())) as stage:
-        with pytest.raises(InvalidRequestError, match=complaint):
-            await stage.service.set_schedule(LOCAL_CALLER, "s-1", **{"text": "x", "when": HOURLY} | changes)
-
-        assert not (await stage.head()).exists
-
-
-async def test_somebody_elses_schedules_are_not_there() -> None:
-    async with open_stage(an_agent(model=asking())) as stage:
-        await stage.service.set_schedule(LOCAL_CALLER, "s-1", text="x", when=HOURLY, schedule_id="r")
-
-        with pytest.raises(NotFoundError):
-            await stage.service.schedules(OTHER, "s-1")
-        with pytest.raises(NotFoundError):
-            await stage.service.cancel_schedule(OTHER, "s-1", "r")
-        with pytest.raises(NotFoundError):
-            await stage.service.set_schedule(OTHER, "s-1", text="y", when=HOURLY)
-
-
-async def test_another_content_under_an_id_is_a_conflict() -> None:
-    async with open_stage(an_agent(model=asking())) as stage:
-        await stage.service.set_schedule(LOCAL_CALLER, "s-1", text="x", when=HOURLY, schedule_id="r")
-
-        with pytest.raises(RequestConflictError) as caught:
-            await stage.service.set_schedule(LOCAL_CALLER, "s-1", text="y", when=HOURLY, schedule_id="r")
-
-        assert caught.value.code == "schedule_exists"
-
-
-async def test_a_year_of_hours_is_as_many_messages() -> None:
-    # a recurring schedule costs one timer at a time
-    async with open_stage(an_agent(model=asking())) as stage:
-        await stage.service.set_schedule(
-            LOCAL_CALLER, "s-1", text="tick", when={"every": {"days": 30}, "time_zone": "UTC"}
-        )
-        started = stage.clock.now()
-        for _ in range(12):
-            assert len(stage.timers.pending) == 1
-            await due(stage)
-
-        assert (await heard(stage)).count("heard: tick") == 12
-        assert stage.clock.now() - started == timedelta(days=360)
-
-
 async def test_an_on_schedule_that_hangs_is_tried_again_and_one_that_blocks_keeps_nobody_waiting() -> None:
     # SCHD-05
     import asyncio
@@ -353,13 +237,3 @@ async def test_an_on_schedule_that_hangs_is_tried_again_and_one_that_blocks_keep
         assert failed.attempt == 2
         await due(stage)
         assert await heard(stage) == ["heard: tick"]
-
-
-async def test_an_occurrence_may_be_moved_as_far_as_one_may_be_set() -> None:
-    async with open_stage(an_agent(model=asking())) as stage:
-        await stage.service.set_schedule(LOCAL_CALLER, "s-1", text="x", when=HOURLY, schedule_id="r")
-        now = stage.clock.now()
-
-        await stage.session().change_wait("schedule:r", now + timedelta(days=8 * 366))
-        with pytest.raises(InvalidRequestError, match="2928 days"):
-            await stage.session().change_wait("schedule:r", now + timedelta(days=8 * 366 + 1))
