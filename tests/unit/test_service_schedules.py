@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from perdure.errors import InvalidRequestError, NotFoundError, RequestConflictError
-from perdure.ports import SessionKey
 from perdure.service import LOCAL_CALLER
 from perdure.testing.fixtures import open_stage
 from tests.unit.steps.builders import OTHER, an_agent

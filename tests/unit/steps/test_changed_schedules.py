@@ -13,7 +13,7 @@ from perdure.service import LOCAL_CALLER, Service
 from perdure.steps.base import StepDeps
 from perdure.testing.fixtures import open_stage
 from tests.unit.steps.builders import an_agent
-from tests.unit.steps.test_schedules import asking, due, heard
+from tests.unit.steps.scheduled import asking, due, heard
 
 
 async def test_what_a_schedule_says_can_be_changed_without_its_next_time() -> None:
