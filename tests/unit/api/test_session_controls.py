@@ -105,14 +105,17 @@ async def test_each_retry_is_a_click_of_its_own_unless_it_says_which(runtime: An
 
     first = await session.retry()
     failed_again = await collected(session.events(after=(await session.snapshot())["cursor"]))
+    third_try = await session.retry()
+    await collected(session.events(after=(await session.snapshot())["cursor"]))
     desk.mended = True
     second = await session.retry("click-2")
     sent_again = await session.retry("click-2")
 
     assert first == {"result": "recorded", "turn_id": "turn-2"}
     assert [event.type for event in failed_again][-1:] in ([], ["turn_failed"])
-    assert second == {"result": "recorded", "turn_id": "turn-3"}
-    assert sent_again == {"result": "already_recorded", "turn_id": "turn-3"}
+    assert third_try == {"result": "recorded", "turn_id": "turn-3"}
+    assert second == {"result": "recorded", "turn_id": "turn-4"}
+    assert sent_again == {"result": "already_recorded", "turn_id": "turn-4"}
 
 
 async def test_a_stop_means_what_it_names(runtime: Any) -> None:
@@ -125,6 +128,8 @@ async def test_a_stop_means_what_it_names(runtime: Any) -> None:
     assert await session.stop(message_id=waiting) == {"result": "already_recorded"}
     assert await texts(session) == []
     assert await session.stop("turn-1", cursor, "discard") == {"result": "recorded"}
+    stopping = [e for e in (await session.event_page(after=cursor))["events"] if e["type"] == "turn_stopping"]
+    assert [event["payload"]["disposition"] for event in stopping] == ["discard"]
 
 
 # --- which turn a receipt's events end with -----------------------------------------------------
