@@ -63,7 +63,9 @@ class StepSession:
             if ":" in name:  # occurrences are `schedule:<id>:<number>`, and must not look like another's
                 raise InvalidRequestError(f"schedule_id {name!r} holds a colon: choose another form")
             if len(json_bytes({"when": dict(when), "metadata": metadata}, "when or metadata")) > MAX_METADATA_BYTES:
-                raise InvalidRequestError(f"metadata is larger than {MAX_METADATA_BYTES} bytes of JSON: send less of it")
+                raise InvalidRequestError(
+                    f"metadata is larger than {MAX_METADATA_BYTES} bytes of JSON: send less of it"
+                )
         content = {"operation": "tool", "text": text, "when": dict(when), "metadata": metadata}
         # One that has occurred by now is gone from HEAD, and a retried tool must not set it again.
         claim = ReceiptClaim(
