@@ -225,9 +225,10 @@ def json_value(value: Any, what: str) -> Any:
     """
     from pydantic_core import to_jsonable_python
 
-    for plainly in (to_jsonable_python, lambda plain: plain):  # pydantic takes no lone surrogate in a key
-        with suppress(Exception):
-            return json.loads(canonical_json(plainly(value)))
+    with suppress(Exception):
+        return json.loads(canonical_json(to_jsonable_python(value)))
+    with suppress(Exception):  # pydantic takes no lone surrogate in a key
+        return json.loads(canonical_json(value))
     raise ConfigurationError(f"{what} can't be written as JSON: {type(value).__name__}")
 
 
