@@ -113,6 +113,10 @@ LIMITS: dict[str, tuple[str, ...] | str] = {
     "MAX_REQUESTS": ("unit/core/test_inputs.py::test_there_are_thirty_two_at_most",),
     "MAX_GRANTS": ("unit/core/test_grants.py::test_a_session_has_twenty_at_most_and_those_that_are_over_do_not_count",),
     "MAX_GRANT": (f"{WAITING}::test_an_approval_ahead_holds_for_thirty_days_at_most",),
+    "MAX_GRANT_USES": (
+        "unit/core/test_grants.py::test_it_counts_to_a_million_at_most",
+        "unit/core/test_grants.py::test_one_without_bounds_is_refused_and_nothing_is_approved",
+    ),
     "MAX_RECORDS": ("unit/core/test_parks.py::test_a_call_has_a_limit_of_facts",),
     "MAX_CHECKPOINT_BYTES": (
         "contracts/test_lease_contract.py::test_a_checkpoint_of_four_kilobytes_is_kept_and_a_larger_one_refused",

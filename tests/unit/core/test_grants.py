@@ -8,6 +8,7 @@ import pytest
 from perdure.core.commands import GrantScope
 from perdure.core.control_commands import RevokeGrant
 from perdure.core.grants import scope_match
+from perdure.core.limits import MAX_GRANT_USES
 from perdure.core.public import public_state
 from perdure.errors import InvalidRequestError, NotFoundError
 from tests.unit.core.builders import ALICE, Play, a_single_write, asked_for
@@ -142,16 +143,30 @@ def test_everybody_sees_what_is_approved_ahead() -> None:
     ]
 
 
-@pytest.mark.parametrize("scope", [{"lasts": timedelta(0)}, {"lasts": timedelta(days=31)}, {"max_uses": 0}])
-def test_one_without_bounds_is_refused_and_nothing_is_approved(scope: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("scope", "complaint"),
+    [
+        ({"lasts": timedelta(0)}, "30 days"),
+        ({"lasts": timedelta(days=31)}, "30 days"),
+        ({"max_uses": 0}, "once at least"),
+        ({"max_uses": 1_000_001}, "1000000 times"),
+    ],
+)
+def test_one_without_bounds_is_refused_and_nothing_is_approved(scope: dict[str, Any], complaint: str) -> None:
     # F058
     play, _ = asked_for(a_payment("7"))
     an_hour: dict[str, Any] = {"match": "m", "lasts": HOUR}
 
-    with pytest.raises(InvalidRequestError, match="30 days"):
+    with pytest.raises(InvalidRequestError, match=complaint):
         play.approve(CALL, grant=GrantScope(**an_hour | scope))
 
     assert play.pending == [CALL]
+
+
+def test_it_counts_to_a_million_at_most() -> None:
+    play = granted(max_uses=MAX_GRANT_USES)
+
+    assert [each.uses_left for each in play.head.grants] == [1_000_000]
 
 
 def test_a_rejected_call_approves_nothing_ahead() -> None:

@@ -16,6 +16,7 @@ async def in_time(clock: Clock, seconds: float, work: Coroutine[Any, Any, T]) ->
 
     Raises:
         TimeoutError: It did not end within these seconds.
+        RuntimeError: It gave itself up, by a `CancelledError` of its own: nobody else has been cancelled.
     """
     working = asyncio.ensure_future(work)
     late = asyncio.ensure_future(clock.sleep(max(seconds, 0)))
@@ -23,6 +24,8 @@ async def in_time(clock: Clock, seconds: float, work: Coroutine[Any, Any, T]) ->
         await asyncio.wait({working, late}, return_when=asyncio.FIRST_COMPLETED)
         if not working.done():
             raise TimeoutError(f"it did not end within {seconds:g} s")
+        if working.cancelled():
+            raise RuntimeError("it gave itself up")
         return working.result()
     finally:
         working.cancel()
