@@ -63,7 +63,7 @@ def check_text(text: str, name: str) -> None:
 
 def check_message_id(value: str) -> None:
     check_name(value, "message_id", MAX_MESSAGE_ID)
-    if version_of(value) is not None:
+    if version_of(value) is not None or value.startswith("schedule:"):  # of an occurrence
         raise InvalidRequestError(f"message_id {value!r} looks like an id that Perdure makes: choose another form")
 
 

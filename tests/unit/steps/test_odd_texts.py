@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from perdure import ToolContext, function_tool
+from perdure.agents.schedules import Occurrence, ScheduleEndedError
 from perdure.agents.waiting import ToolInputRequested, ToolTask, kept_value
 from perdure.checks import MAX_METADATA_BYTES
-from perdure.errors import ConfigurationError
+from perdure.errors import ConfigurationError, InvalidRequestError
+from perdure.service import LOCAL_CALLER
 from perdure.testing.fixtures import open_stage
 from tests.unit.steps.builders import an_agent, asking_for
 
@@ -120,3 +122,38 @@ async def test_what_a_caller_could_not_send_a_tool_can_not_either(act: Any, comp
         status, output = (await stage.results())["work"]
         assert (status, complaint in output) == ("failed", True), output
         assert (await stage.snapshot())["inbox"] == []
+
+
+@pytest.mark.parametrize(
+    ("word", "heard"),
+    [
+        (f"water {HALF}", ["tick", "water \ufffd"]),
+        (" ", ["tick"]),
+        (ScheduleEndedError(HALF), ["tick"]),
+    ],
+)
+async def test_what_an_agent_says_of_an_occurrence_can_be_stored(word: Any, heard: list[str]) -> None:
+    words = ["tick", word, ScheduleEndedError("enough")]
+
+    def on_schedule(_: Occurrence) -> str:
+        said = words.pop(0)
+        if isinstance(said, Exception):
+            raise said
+        return said
+
+    async with open_stage(an_agent(on_schedule=on_schedule)) as stage:
+        hourly = {"every": {"hours": 1}, "time_zone": "UTC"}
+        await stage.service.set_schedule(LOCAL_CALLER, "s-1", text="x", when=hourly)
+        while stage.timers.pending:
+            at = min(timer.due_at for _, timer in stage.timers.pending)
+            await stage.clock.advance((at - stage.clock.now()).total_seconds())
+            await stage.fire_timers()
+            await stage.run_all()
+
+        assert [text for role, text in await stage.transcript() if role == "user"] == heard
+
+
+async def test_nobody_takes_the_id_of_an_occurrences_message() -> None:
+    async with open_stage(an_agent()) as stage:
+        with pytest.raises(InvalidRequestError, match="looks like an id"):
+            await stage.service.send_input(LOCAL_CALLER, "s-1", text="hi", message_id="schedule:m:1")

@@ -13,6 +13,7 @@ from perdure.core.head import Head, Schedule
 from perdure.core.ids import version_of
 from perdure.core.schedules import schedule_of
 from perdure.core.waits import waiting_call
+from perdure.models.surrogates import mended
 from perdure.ports import SessionKey
 from perdure.steps.base import StepDeps
 from perdure.steps.commit import execute, logger
@@ -83,12 +84,12 @@ async def _asked(deps: StepDeps, key: SessionKey, hook: Any, schedule: Schedule,
     try:
         text = await in_time(deps.ports.clock, LONGEST_HOOK, run_body(hook, {}, occurrence))
     except ScheduleEndedError as error:
-        return {"outcome": "ended", "reason": str(error)}
+        return {"outcome": "ended", "reason": mended(str(error))}
     except ScheduleRetryError as error:
-        return {"outcome": "retry", "reason": str(error)}
+        return {"outcome": "retry", "reason": mended(str(error))}
     except Exception as error:  # noqa: BLE001  whatever user code raises is tried again (spec SCHD-03)
         logger.exception("on_schedule failed", extra={"session_id": key.session_id})
         return {"outcome": "retry", "reason": f"on_schedule failed with {type(error).__name__}"}
-    if text is None:
+    if text is None or not str(text).strip():  # nobody could send a blank message
         return {"outcome": "skip", "reason": f"on_schedule left it out at {format_time(deps.ports.clock.now())}"}
-    return {"text": str(text)}
+    return {"text": mended(str(text))}
