@@ -71,7 +71,7 @@ async def run_call(
     if agent.runner is None and agent.tool(call.tool_name) is None and agent.built_in(call.tool_name) is None:
         return await _can_not_run(deps, attempt, call, unknown_tool(agent, call.tool_name))
     attempt.deadline = min(attempt.deadline, attempt.started_at + min(agent.tool_timeout, STEP_BUDGET))
-    facts = await facts_of(attempt.ports.store, attempt.key, call.call_id, call.records)
+    facts = await facts_of(attempt.ports, attempt.key, call.call_id, call.records)
     arguments = facts.arguments or await _arguments(attempt, call, made_by)
     if not call.is_read and not await _may_start(attempt, call):
         return None

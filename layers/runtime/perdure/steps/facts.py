@@ -10,7 +10,8 @@ from typing import Any
 from perdure.agents.waiting import Answer
 from perdure.core.entries import CallFact, Entry
 from perdure.core.head import Call
-from perdure.ports import SessionKey, SessionStore
+from perdure.ports import LogSlice, Ports, SessionKey
+from perdure.steps.commit import despite_outages
 
 JsonObject = dict[str, Any]
 
@@ -39,13 +40,13 @@ class CallFacts:
 
 
 async def facts_of(
-    store: SessionStore, key: SessionKey, call_id: str, versions: Iterable[int], at_hand: Sequence[Entry] = ()
+    ports: Ports, key: SessionKey, call_id: str, versions: Iterable[int], at_hand: Sequence[Entry] = ()
 ) -> CallFacts:
     """Read the facts of a call from the entries of these versions."""
     wanted = sorted(set(versions))
     found = {entry.version: entry for entry in at_hand}
     missing = [version for version in wanted if version not in found]
-    for page in await asyncio.gather(*(store.read(key, first=version, last=version) for version in missing)):
+    for page in await asyncio.gather(*(_read(ports, key, version) for version in missing)):
         found |= {entry.version: entry for entry in page.entries}
     facts, questions = CallFacts(), dict[str, str]()
     for version in wanted:
@@ -55,6 +56,11 @@ async def facts_of(
             if fact.call_id == call_id:
                 _take(facts, questions, fact)
     return facts
+
+
+async def _read(ports: Ports, key: SessionKey, version: int) -> LogSlice:
+    """Read one entry. An outage that passes costs a wait and no attempt."""
+    return await despite_outages(ports, lambda: ports.store.read(key, first=version, last=version))
 
 
 def versions_of(call: Call) -> tuple[int, ...]:

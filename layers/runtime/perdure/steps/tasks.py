@@ -66,7 +66,7 @@ async def _look(deps: StepDeps, attempt: Attempt, call: Call) -> ToolFinished | 
     agent = deps.agents.get(attempt.head.agent or "")
     if agent is None:
         return _ended(attempt, call, "error", f"agent {attempt.head.agent!r} is not part of this deployment")
-    facts = await facts_of(attempt.ports.store, attempt.key, call.call_id, versions_of(call))
+    facts = await facts_of(attempt.ports, attempt.key, call.call_id, versions_of(call))
     resolution = facts.answers[-1] if call.task.resolution is not None and facts.answers else None
     context = replace(
         context_of(attempt, call),
@@ -174,7 +174,7 @@ async def _cancelled(deps: StepDeps, key: SessionKey, name: str | None, waiting:
     runner = agent.runner if agent is not None and agent.runner is not None else StepwiseRunner()
     if agent is None or not isinstance(runner, TaskRunner):
         return False
-    facts = await facts_of(deps.ports.store, key, waiting.call_id, [waiting.task_version])
+    facts = await facts_of(deps.ports, key, waiting.call_id, [waiting.task_version])
     context = ToolContext(
         tenant=key.tenant,
         session_id=key.session_id,
