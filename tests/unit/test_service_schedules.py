@@ -131,3 +131,16 @@ async def test_another_text_leaves_the_times_as_they_are_moved_ones_too(when: di
         assert await heard(stage) == ["heard: new"]
         left = [each.slot for each in (await stage.head()).schedules]
         assert left == ([] if "after" in when else [before.slot + timedelta(minutes=50)])
+
+
+async def test_a_change_that_is_repeated_when_its_schedule_is_over_gets_its_first_reply_again() -> None:
+    async with open_stage(an_agent(model=asking())) as stage:
+        service = stage.service
+        await service.set_schedule(LOCAL_CALLER, "s-1", text="x", when={"after": {"hours": 1}}, schedule_id="r")
+        first = await service.change_schedule(LOCAL_CALLER, "s-1", "r", text="y", idempotency_key="k")
+        await due(stage)
+
+        assert await service.change_schedule(LOCAL_CALLER, "s-1", "r", text="y", idempotency_key="k") == first
+        with pytest.raises(NotFoundError, match="'r'") as caught:
+            await service.change_schedule(LOCAL_CALLER, "s-1", "r", text="z")
+        assert caught.value.code == "schedule_not_found"

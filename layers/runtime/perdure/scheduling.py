@@ -24,7 +24,7 @@ from perdure.core.ids import key_hash, version_of
 from perdure.core.limits import MAX_WAIT
 from perdure.core.schedule_commands import CancelSchedule, SetSchedule
 from perdure.core.schedules import find_schedule
-from perdure.errors import InvalidRequestError, NotFoundError
+from perdure.errors import InvalidRequestError
 from perdure.operations import Operations
 from perdure.ports import SessionKey
 
@@ -112,10 +112,10 @@ class ScheduleOperations(Operations):
         head = await self._visible(caller, key)
         schedule = find_schedule(head, schedule_id) if head is not None else None
         spec = await self._spec(key, schedule) if schedule is not None else None
-        if schedule is None or spec is None:
-            raise NotFoundError(f"this session has no schedule {schedule_id!r}", code="schedule_not_found")
         if text is None and when is None and metadata is None:
             raise InvalidRequestError("nothing to change: send `text`, `metadata`, or one of `at`, `after`, `every`")
+        if schedule is None or spec is None:  # refused when it is decided: a repeated one gets its first reply again
+            schedule, spec = None, ScheduleSpec(schedule_id=schedule_id, text="-", when={}, actor=caller.actor)
         command = SetSchedule(
             schedule_id=schedule_id,
             text=spec.text if text is None else text,
@@ -124,7 +124,7 @@ class ScheduleOperations(Operations):
             metadata=spec.metadata if metadata is None else metadata,
             delivery=spec.delivery,
             max_attempts=spec.max_attempts,
-            changes=schedule.version,
+            changes=schedule.version if schedule is not None else 0,
             keeps_time=when is None,
             receipts=claims(
                 idempotency_key,

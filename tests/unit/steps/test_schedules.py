@@ -164,6 +164,28 @@ async def test_a_tool_sends_a_message_once_however_often_it_runs() -> None:
         assert accepted.message_id == "call-2-0:message"
 
 
+async def test_a_tool_that_cancels_and_is_tried_again_is_told_the_same() -> None:
+    runs = 0
+
+    @function_tool(effect="idempotent_write", requires_approval=False)
+    async def give_up(context: ToolContext) -> str:
+        nonlocal runs
+        runs += 1
+        assert context.session is not None
+        await context.session.cancel_schedule("r")
+        if runs == 1:
+            raise RuntimeError("down")
+        return "cancelled"
+
+    async with open_stage(an_agent(give_up, model=asking(call("give_up")))) as stage:
+        await stage.service.set_schedule(LOCAL_CALLER, "s-1", text="x", when=HOURLY, schedule_id="r")
+        await stage.send("go")
+        await stage.run_all()
+
+        assert runs == 2
+        assert (await stage.results())["give_up"] == ("succeeded", "cancelled")
+
+
 # --- the agent's word ----------------------------------------------------------------------------------------------
 
 

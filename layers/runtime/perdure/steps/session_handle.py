@@ -84,7 +84,11 @@ class StepSession:
 
     async def cancel_schedule(self, schedule_id: str) -> JsonObject:
         """See `SessionHandle.cancel_schedule`."""
-        return await self._carry_out(CancelSchedule(schedule_id=schedule_id, actor=self._actor))
+        # A retried tool, whose first cancelling is done, is told the same again.
+        claim = ReceiptClaim(
+            key_hash=key_hash(f"cancel:{self._attempt.step_id}:{schedule_id}"), content_hash=content_hash(schedule_id)
+        )
+        return await self._carry_out(CancelSchedule(schedule_id=schedule_id, actor=self._actor, receipts=(claim,)))
 
     async def schedules(self) -> list[JsonObject]:
         """See `SessionHandle.schedules`."""
