@@ -174,6 +174,24 @@ async def test_a_tool_that_catches_every_exception_still_sleeps() -> None:
         assert await stage.results() == {"work": ("succeeded", "rested")}
 
 
+async def test_a_read_whose_event_does_not_come_fails_at_once_and_says_so() -> None:
+    runs = 0
+
+    async def body(context: ToolContext) -> Any:
+        nonlocal runs
+        runs += 1
+        return await context.wait_for_event("paid", DAY)
+
+    async with open_stage(a_durable(body, "read")) as stage:
+        await stage.send("go")
+        await stage.run_all()
+        await stage.skip_timers()
+        await stage.run_all()
+
+        assert await stage.results() == {"work": ("failed", "work failed: event 'paid' did not come in time")}
+        assert runs == 2
+
+
 async def test_branches_of_a_task_group_may_sleep() -> None:
     async def body(context: ToolContext) -> str:
         async with asyncio.TaskGroup() as group:

@@ -14,6 +14,7 @@ from perdure.agents.stepwise import StepwiseRunner
 from perdure.agents.tools import ToolContext
 from perdure.agents.waiting import (
     AttemptOver,
+    EventTimeoutError,
     Parked,
     ToolInputRequested,
     ToolTask,
@@ -147,6 +148,8 @@ async def _outcome(
         return "error", str(over)
     except ToolExecutionError as error:
         return "failed", failure_text(call, error)
+    except EventTimeoutError as error:  # what is recorded: another attempt would hear the same
+        return "failed" if call.is_read else "error", f"{call.tool_name} failed: {error}"
     except Exception as error:  # noqa: BLE001  whatever a tool raises is its outcome (spec TOOL-09)
         logger.exception("a tool failed unexpectedly", extra={"tool_name": call.tool_name})
         return "error", f"{call.tool_name} failed with {type(error).__name__}"

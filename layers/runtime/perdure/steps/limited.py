@@ -10,9 +10,14 @@ from perdure.ports import Clock
 
 T = TypeVar("T")
 
+LONGEST_GOODBYE = 1.0
+"""How long work that was cut off may take to clean up, in seconds of the host. Our own choice."""
+
 
 async def in_time(clock: Clock, seconds: float, work: Coroutine[Any, Any, T]) -> T:
     """Return the result of some work that ends in time; else it is cut off.
+
+    Work that takes no cancellation is left to itself.
 
     Raises:
         TimeoutError: It did not end within these seconds.
@@ -30,4 +35,5 @@ async def in_time(clock: Clock, seconds: float, work: Coroutine[Any, Any, T]) ->
     finally:
         working.cancel()
         late.cancel()
-        await asyncio.gather(working, late, return_exceptions=True)
+        # What takes no cancellation is left alone: whoever waited for it would wait for ever.
+        await asyncio.wait({working, late}, timeout=LONGEST_GOODBYE)
