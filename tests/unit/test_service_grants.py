@@ -143,8 +143,11 @@ async def test_a_value_that_people_give_is_there_for_the_instructions_alone() ->
 
         assert seen == [{}, {"address": {"street": "1 Road"}}]
         assert "Road" not in str(await stage.transcript())
-        with pytest.raises((NotFoundError, RequestConflictError)):
+        with pytest.raises(RequestConflictError) as second:
             await session.give(made["interrupt_id"], "again")
+        assert second.value.code == "not_pending"
+        with pytest.raises(NotFoundError):
+            await session.give("input:never", "x")
 
 
 async def test_a_request_ends_by_its_deadline_or_by_whoever_asked() -> None:
@@ -157,6 +160,10 @@ async def test_a_request_ends_by_its_deadline_or_by_whoever_asked() -> None:
 
         await session.withdraw_request("b")
         assert await stage.skip_timers() == 1
+        for name, code in (("a", "deadline_passed"), ("b", "not_pending")):
+            with pytest.raises(RequestConflictError) as refused:
+                await session.give(f"input:{name}", 1)
+            assert refused.value.code == code
 
         assert (await stage.snapshot())["pending_interrupts"] == []
         endings = [e["payload"] for e in await stage.events() if e["type"] == "interrupt_resolved"]

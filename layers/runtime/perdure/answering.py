@@ -20,6 +20,7 @@ from perdure.core.entries import Entry
 from perdure.core.grants import scope_match
 from perdure.core.head import Head, Interrupt
 from perdure.core.ids import content_hash, version_of
+from perdure.core.inputs import PREFIX
 from perdure.core.interrupts import pending_interrupt
 from perdure.core.limits import MAX_GRANT
 from perdure.core.public import questions_of
@@ -38,6 +39,9 @@ _DEADLINE = encode(DEADLINE)
 
 ENTRIES_PER_READ = 100
 """Entries that are read at a time when it is looked for how an interrupt ended."""
+
+MOST_READS_BACK = 10
+"""So often are they read for a request of the application, whose place in the log nothing tells. Our own choice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,6 +269,8 @@ async def how_it_ended(store: SessionStore, key: SessionKey, interrupt_id: str) 
 
     None: it never was. The log is read from its call's beginning, and no further than to the call's end.
     """
+    if interrupt_id.startswith(PREFIX):
+        return await _how_request_ended(store, key, interrupt_id)
     asked_by_tool = _TOOLS_QUESTION.fullmatch(interrupt_id)
     call_id = asked_by_tool.group(1) if asked_by_tool else interrupt_id
     version, was_raised = version_of(call_id), False
@@ -282,6 +288,20 @@ async def how_it_ended(store: SessionStore, key: SessionKey, interrupt_id: str) 
         if not log.entries or log.entries[-1].version >= log.head.version:
             return "not_pending" if was_raised else None
         version = log.entries[-1].version + 1
+
+
+async def _how_request_ended(store: SessionStore, key: SessionKey, interrupt_id: str) -> str | None:
+    """Return how the latest request of a name ended, if that is among the newest entries of the log."""
+    last: int | None = None
+    for _ in range(MOST_READS_BACK):
+        log = await store.read(key, last=last, limit=ENTRIES_PER_READ, newest=True)
+        for event in (event for entry in reversed(log.entries) for event in reversed(entry.events)):
+            if event.type == "interrupt_resolved" and event.payload["interrupt_id"] == interrupt_id:
+                return "deadline_passed" if event.payload.get("actor") == _DEADLINE else "not_pending"
+        if not log.entries or log.entries[0].version <= 1:
+            return None
+        last = log.entries[0].version - 1
+    return None
 
 
 async def was_asked_for(store: SessionStore, key: SessionKey, call_id: str) -> bool:

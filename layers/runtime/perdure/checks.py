@@ -84,6 +84,20 @@ def json_bytes(value: JsonObject, name: str) -> bytes:
         raise InvalidRequestError(f"{name} is not JSON") from None
 
 
+def check_metadata(metadata: JsonObject | None) -> None:
+    """Refuse what is no JSON object, or larger than `MAX_METADATA_BYTES`.
+
+    Raises:
+        InvalidRequestError: It is.
+    """
+    if metadata is None:
+        return
+    if not isinstance(metadata, dict):
+        raise InvalidRequestError(f"metadata is an object, not a {type(metadata).__name__}")
+    if len(json_bytes(metadata, "metadata")) > MAX_METADATA_BYTES:
+        raise InvalidRequestError(f"metadata is larger than {MAX_METADATA_BYTES} bytes of JSON: send less of it")
+
+
 def claims(idempotency_key: str | None, content: JsonObject, message_id: str | None = None) -> tuple[ReceiptClaim, ...]:
     """Return the receipts that a command asks for: one for its key, and one for a message id of the caller's."""
     names: list[str] = []

@@ -9,6 +9,7 @@ from perdure.agents.built_ins import MAX_SCHEDULE_ID
 from perdure.checks import (
     MAX_METADATA_BYTES,
     Caller,
+    check_metadata,
     check_name,
     check_text,
     check_unicode,
@@ -257,7 +258,6 @@ def check_schedule_id(schedule_id: str) -> None:
 def _check(text: str, metadata: JsonObject | None, max_attempts: int) -> None:
     check_text(text, "text")
     check_unicode(text, "text")
-    if metadata is not None and len(json_bytes(metadata, "metadata")) > MAX_METADATA_BYTES:
-        raise InvalidRequestError(f"metadata is larger than {MAX_METADATA_BYTES} bytes of JSON: send less of it")
+    check_metadata(metadata)
     if not 1 <= max_attempts <= MAX_TRIES:
         raise InvalidRequestError(f"max_attempts is 1 to {MAX_TRIES}, not {max_attempts}")

@@ -13,11 +13,11 @@ from perdure.agents.inbox import RawInput
 from perdure.bringing import BringingOperations
 from perdure.checks import (
     LOCAL_CALLER,
-    MAX_METADATA_BYTES,
     SETTINGS_TOLERANCE_BYTES,
     SOURCES,
     Caller,
     check_message_id,
+    check_metadata,
     check_text,
     claims,
     clamped,
@@ -92,8 +92,7 @@ class Service(
             raise InvalidRequestError(f"source {source!r} is unknown: use one of {', '.join(SOURCES)}")
         if message_id is not None:
             check_message_id(message_id)
-        if metadata is not None and len(json_bytes(metadata, "metadata")) > MAX_METADATA_BYTES:
-            raise InvalidRequestError(f"metadata is larger than {MAX_METADATA_BYTES} bytes of JSON: send less of it")
+        check_metadata(metadata)
         self._check_agent(agent)
         references = checked_files(files)
         content: JsonObject = {

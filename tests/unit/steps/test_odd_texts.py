@@ -108,6 +108,7 @@ async def test_the_question_of_remote_work_is_mended_too() -> None:
         (lambda session: session.schedule("x", when={"after": timedelta(hours=1)}), "not JSON"),
         (lambda session: session.schedule("x", when=SOON, metadata={"a": HALF}), "surrogate"),
         (lambda session: session.schedule("x", when=SOON, metadata={"a": {1}}), "not JSON"),
+        (lambda session: session.schedule("x", when=SOON, metadata=[1]), "object"),
         (lambda session: session.schedule("x", when=SOON, metadata={"a": "x" * MAX_METADATA_BYTES}), "larger"),
     ],
 )
@@ -157,3 +158,12 @@ async def test_nobody_takes_the_id_of_an_occurrences_message() -> None:
     async with open_stage(an_agent()) as stage:
         with pytest.raises(InvalidRequestError, match="looks like an id"):
             await stage.service.send_input(LOCAL_CALLER, "s-1", text="hi", message_id="schedule:m:1")
+
+
+@pytest.mark.parametrize("metadata", [[1], "text"])
+async def test_metadata_that_is_no_object_is_refused(metadata: Any) -> None:
+    async with open_stage(an_agent()) as stage:
+        with pytest.raises(InvalidRequestError, match="object"):
+            await stage.service.send_input(LOCAL_CALLER, "s-1", text="hi", metadata=metadata)
+        with pytest.raises(InvalidRequestError, match="object"):
+            await stage.service.set_schedule(LOCAL_CALLER, "s-1", text="x", when=SOON, metadata=metadata)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from perdure.agents.built_ins import MAX_SCHEDULE_ID
-from perdure.checks import MAX_METADATA_BYTES, check_name, check_text, json_bytes
+from perdure.checks import check_metadata, check_name, check_text, json_bytes
 from perdure.core.codec import format_time
 from perdure.core.commands import SendInput, UserCommand
 from perdure.core.entries import Actor, ReceiptClaim
@@ -62,10 +62,8 @@ class StepSession:
             check_name(name, "schedule_id", MAX_SCHEDULE_ID)
             if ":" in name:  # occurrences are `schedule:<id>:<number>`, and must not look like another's
                 raise InvalidRequestError(f"schedule_id {name!r} holds a colon: choose another form")
-            if len(json_bytes({"when": dict(when), "metadata": metadata}, "when or metadata")) > MAX_METADATA_BYTES:
-                raise InvalidRequestError(
-                    f"metadata is larger than {MAX_METADATA_BYTES} bytes of JSON: send less of it"
-                )
+            check_metadata(metadata)
+            json_bytes(dict(when), "when")
         content = {"operation": "tool", "text": text, "when": dict(when), "metadata": metadata}
         # One that has occurred by now is gone from HEAD, and a retried tool must not set it again.
         claim = ReceiptClaim(
