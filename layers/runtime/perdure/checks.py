@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -25,6 +26,9 @@ MAX_METADATA_BYTES = 16 * 1024
 
 SETTINGS_TOLERANCE_BYTES = 1024
 """What white space and escapes may add to settings on their way (spec SET-04)."""
+
+
+_OF_AN_OCCURRENCE = re.compile(r"schedule:[^:]*:[0-9]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +67,7 @@ def check_text(text: str, name: str) -> None:
 
 def check_message_id(value: str) -> None:
     check_name(value, "message_id", MAX_MESSAGE_ID)
-    if version_of(value) is not None or value.startswith("schedule:"):  # of an occurrence
+    if version_of(value) is not None or _OF_AN_OCCURRENCE.fullmatch(value):
         raise InvalidRequestError(f"message_id {value!r} looks like an id that Perdure makes: choose another form")
 
 
