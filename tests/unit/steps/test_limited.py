@@ -47,3 +47,11 @@ async def test_work_that_is_cut_off_cleans_up_first() -> None:
     with pytest.raises(TimeoutError):
         await waiting
     assert cleaned == [True]
+
+
+async def test_work_that_ends_with_no_exception_is_a_failure_like_others() -> None:
+    async def interrupted() -> None:
+        raise BaseExceptionGroup("all of it", [KeyboardInterrupt()])
+
+    with pytest.raises(RuntimeError, match="BaseExceptionGroup"):
+        await in_time(VirtualClock(), 30, interrupted())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -38,8 +39,6 @@ async def run(stage: Stage) -> None:
 
 
 def with_result(output: str = "sunny") -> ModelToolCall:
-    from dataclasses import replace
-
     return replace(SEARCH, output=output)
 
 
@@ -55,6 +54,19 @@ async def test_one_that_has_its_result_belongs_to_the_answer() -> None:
         assert (await stage.event_types())[-1] == "turn_completed"
         (part,) = [p for m in (await stage.snapshot())["messages"] for p in m["parts"] if p["type"] == "tool_call"]
         assert (part["provider_executed"], part["dynamic"], part["provider_metadata"]) == (True, True, {"region": "eu"})
+
+
+@pytest.mark.parametrize(
+    ("metadata", "shown"), [({"a\ud800": "\ud800"}, {"a\ufffd": "\ufffd"}), ({"a": object()}, None)]
+)
+async def test_metadata_that_no_store_takes_costs_no_turn(metadata: dict[str, Any], shown: Any) -> None:
+    odd = replace(with_result(), metadata=metadata)
+    async with open_stage(an_agent(model=searching(odd, text="It is sunny."))) as stage:
+        await run(stage)
+
+        assert (await stage.event_types())[-1] == "turn_completed"
+        (part,) = [p for m in (await stage.snapshot())["messages"] for p in m["parts"] if p["type"] == "tool_call"]
+        assert part.get("provider_metadata") == shown
 
 
 async def test_the_next_turn_shows_it_with_its_result() -> None:

@@ -18,7 +18,9 @@ from perdure.agents.definition import AgentDefinition, is_tool_name
 from perdure.agents.policies import EffectivePolicy
 from perdure.agents.runner import DeferredCall
 from perdure.agents.tools import FunctionTool
+from perdure.agents.waiting import kept_value
 from perdure.core.commands import RequestedCall
+from perdure.errors import ConfigurationError
 from perdure.models.surrogates import mended
 
 JsonObject = dict[str, Any]
@@ -98,7 +100,10 @@ def _shown(call: DeferredCall, tool: FunctionTool | None) -> JsonObject | None:
     """Return what is shown beside a call (spec TOOL-17); None: nothing."""
     shown: JsonObject = {name: True for name in ("provider_executed", "dynamic") if getattr(call, name)}
     if call.metadata is not None:
-        shown["provider_metadata"] = call.metadata
+        try:
+            shown["provider_metadata"] = kept_value(call.metadata, "the metadata of a call")
+        except ConfigurationError:  # the turn goes on without it
+            logger.warning("a call's metadata could not be kept", extra={"tool": call.tool_name}, exc_info=True)
     if tool is not None and tool.metadata is not None:
         shown["tool_metadata"] = dict(tool.metadata)
     return shown or None

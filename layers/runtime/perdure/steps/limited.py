@@ -21,7 +21,8 @@ async def in_time(clock: Clock, seconds: float, work: Coroutine[Any, Any, T]) ->
 
     Raises:
         TimeoutError: It did not end within these seconds.
-        RuntimeError: It gave itself up, by a `CancelledError` of its own: nobody else has been cancelled.
+        RuntimeError: It gave itself up, by a `CancelledError` of its own: nobody else has been cancelled. Or it ended
+            with something else that is no `Exception`.
     """
     working = asyncio.ensure_future(work)
     late = asyncio.ensure_future(clock.sleep(max(seconds, 0)))
@@ -31,7 +32,12 @@ async def in_time(clock: Clock, seconds: float, work: Coroutine[Any, Any, T]) ->
             raise TimeoutError(f"it did not end within {seconds:g} s")
         if working.cancelled():
             raise RuntimeError("it gave itself up")
-        return working.result()
+        try:
+            return working.result()
+        except Exception:
+            raise
+        except BaseException as error:  # such as a group with a `KeyboardInterrupt`: it must not end the worker's step
+            raise RuntimeError(f"it ended with {type(error).__name__}") from error
     finally:
         working.cancel()
         late.cancel()
