@@ -56,6 +56,23 @@ async def test_a_call_runs_with_the_arguments_that_were_approved_and_everybody_i
         assert '{"room":"r2"}' in model.requests[1].messages[-1].output  # type: ignore[union-attr]
 
 
+async def test_a_call_that_was_approved_without_arguments_runs_without_any() -> None:
+    booked: list[str] = []
+
+    @function_tool(effect="non_idempotent_write")
+    def book(room: str = "any") -> str:
+        booked.append(room)
+        return f"booked {room}"
+
+    async with open_stage(an_agent(book, model=booking("r1"))) as stage:
+        await asked(stage)
+
+        await edited(stage, {})
+        await stage.run_all()
+
+        assert booked == ["any"]
+
+
 async def test_arguments_that_are_the_models_own_change_nothing() -> None:
     desk, model = Desk(), booking("r1")
     async with open_stage(desk.agent(model)) as stage:

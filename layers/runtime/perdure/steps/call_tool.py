@@ -73,7 +73,8 @@ async def run_call(
         return await _can_not_run(deps, attempt, call, unknown_tool(agent, call.tool_name))
     attempt.deadline = min(attempt.deadline, attempt.started_at + min(agent.tool_timeout, STEP_BUDGET))
     facts = await facts_of(attempt.ports, attempt.key, call.call_id, call.records)
-    arguments = facts.arguments or await _arguments(attempt, call, made_by)
+    approved = facts.arguments  # may be none at all
+    arguments = approved if approved is not None else await _arguments(attempt, call, made_by)
     if not call.is_read and not await _may_start(attempt, call):
         return None
     ended = await _outcome(agent, attempt, call, arguments, facts)
