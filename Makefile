@@ -96,7 +96,7 @@ $(E2E_VENV)/.installed: requirements/e2e.txt layers/dependencies/requirements.tx
 # --- every day --------------------------------------------------------------------------------
 
 run: $(VENV)/.installed
-	$(BIN)/perdure dev
+	$(BIN)/perdure dev $(ARGS)
 
 demo: $(VENV)/.installed
 	$(BIN)/perdure demo

@@ -130,6 +130,12 @@ async def test_a_body_that_is_none_is_refused(api: Api, body: dict[str, Any]) ->
     assert code(await api.post(SCHEDULES, body)) == (400, "invalid_request")
 
 
+async def test_a_duration_that_is_a_text_is_told_to_be_an_object(api: Api) -> None:
+    status, reply = await api.post(SCHEDULES, {"text": "x", "after": "3 days"})
+    assert status == 400
+    assert reply["error"]["message"] == "`after` has to be a JSON object, {…}, not another value"
+
+
 async def test_a_key_gives_the_first_reply_again(api: Api) -> None:
     body = {"text": "x", "after": {"hours": 1}}
 

@@ -266,7 +266,7 @@ UTC_ZONE = {"time_zone": "UTC"}
         ({"at": 5}, "at is 5: write RFC 3339"),
         ({"at": "2026-12-24T18:00"}, "at is '2026-12-24T18:00', which is no instant without an offset"),
         ({"at": "2026-12-24T18:00Z", "time_zone": "UTC"}, "has an offset already: leave time_zone out"),
-        ({"at": "2026-05-01T11:58:00Z"}, "at is 2026-05-01T11:58:00.000Z, which has passed: it is 2026-05-01T12:00:"),
+        ({"at": "2026-05-01T11:58:00Z"}, "which has passed: it is 2026-05-01T12:00:00.250Z, so give a later time"),
         ({"at": "2036-05-01T12:00:00Z"}, "at is 2036-05-01T12:00:00.000Z, and 8 years ahead are the most"),
         ({"at": "9999-12-31T23:59:59-10:00"}, "no such year is possible here"),
         ({"after": {"days": 365, "seconds": 1}}, "after is longer than 365 days, which are the most there may be"),

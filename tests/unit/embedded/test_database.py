@@ -176,6 +176,7 @@ async def test_a_read_only_opening_needs_no_owner_and_keeps_none_away(file: Path
 
 def test_a_file_that_is_not_there_is_not_made_by_looking_at_it(file: Path, tmp_path: Path) -> None:
     assert "there is no database" in refused(file, read_only=True)
+    assert "there is no database" in refused(tmp_path / "nowhere" / "sessions.db", read_only=True)  # no folder to make
     assert list(tmp_path.iterdir()) == []
 
 

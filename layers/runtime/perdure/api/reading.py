@@ -199,6 +199,8 @@ def _describe(error: ValidationError) -> str:
             problems.append(f"{field} is missing")
         elif not detail["loc"]:
             problems.append(detail["msg"].removeprefix("Value error, "))
+        elif detail["type"] in ("dict_type", "model_type"):  # pydantic names them as Python does
+            problems.append(f"{field} has to be a JSON object, {{…}}, not another value")
         else:
             problems.append(f"{field}: {detail['msg'][0].lower()}{detail['msg'][1:]}")
     return "; ".join(problems)

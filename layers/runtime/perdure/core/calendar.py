@@ -201,7 +201,9 @@ def _parse_at(value: Any, zone: str | None, now: datetime) -> datetime:
         moment, *_ = _Wall(zone_of(zone)).instants(moment)
     moment = moment.astimezone(UTC)
     if moment < now - AT_TOLERANCE:
-        raise InvalidRequestError(f"at is {format_time(moment)}, which has passed: it is {format_time(now)}")
+        raise InvalidRequestError(
+            f"at is {format_time(moment)}, which has passed: it is {format_time(now)}, so give a later time"
+        )
     if moment > now + SEARCH_YEARS * 366 * _DAY:
         raise InvalidRequestError(
             f"at is {format_time(moment)}, and {SEARCH_YEARS} years ahead are the most there may be"

@@ -225,10 +225,10 @@ class Database:
 def _check_place(file: Path, *, read_only: bool) -> None:
     if file.is_dir():
         raise DatabaseUnusableError(f"{file} is a folder: name a file in it")
-    if not file.parent.is_dir():
-        raise DatabaseUnusableError(f"there is no folder {file.parent}: make it first, or name another file")
     if read_only and not file.exists():
         raise DatabaseUnusableError(f"there is no database {file}: check the name, or start a runtime on it first")
+    if not file.parent.is_dir():
+        raise DatabaseUnusableError(f"there is no folder {file.parent}: make it first, or name another file")
     wanted = os.R_OK if read_only else os.R_OK | os.W_OK
     if file.exists() and not os.access(file, wanted, effective_ids=True):
         raise DatabaseUnusableError(
