@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -16,7 +17,7 @@ from perdure.checks import Caller, check_text, check_unicode, claims, json_bytes
 from perdure.core.codec import encode
 from perdure.core.commands import GrantScope, ResolveInterrupt, SendInput
 from perdure.core.cursor import Cursor
-from perdure.core.entries import Entry
+from perdure.core.entries import Entry, Event
 from perdure.core.grants import scope_match
 from perdure.core.head import Head, Interrupt
 from perdure.core.ids import content_hash, version_of
@@ -25,6 +26,7 @@ from perdure.core.interrupts import pending_interrupt
 from perdure.core.limits import MAX_GRANT
 from perdure.core.public import questions_of
 from perdure.core.questions import DEADLINE
+from perdure.core.schedules import TIMER_PREFIX
 from perdure.errors import InvalidRequestError, NotFoundError, RequestConflictError
 from perdure.operations import Operations
 from perdure.ports import SessionKey, SessionStore
@@ -41,7 +43,7 @@ ENTRIES_PER_READ = 100
 """Entries that are read at a time when it is looked for how an interrupt ended."""
 
 MOST_READS_BACK = 10
-"""So often are they read for a request of the application, whose place in the log nothing tells. Our own choice."""
+"""So often are they read for a request or a schedule, whose place in the log nothing tells. Our own choice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -292,16 +294,34 @@ async def how_it_ended(store: SessionStore, key: SessionKey, interrupt_id: str) 
 
 async def _how_request_ended(store: SessionStore, key: SessionKey, interrupt_id: str) -> str | None:
     """Return how the latest request of a name ended, if that is among the newest entries of the log."""
+    async for event in _newest_events(store, key):
+        if event.type == "interrupt_resolved" and event.payload["interrupt_id"] == interrupt_id:
+            return "deadline_passed" if event.payload.get("actor") == _DEADLINE else "not_pending"
+    return None
+
+
+async def schedule_was_set(store: SessionStore, key: SessionKey, wait_id: str) -> bool:
+    """Whether a wait is that of a schedule that was set, as far as the newest entries of the log tell."""
+    if not wait_id.startswith(TIMER_PREFIX):
+        return False
+    schedule_id = wait_id.removeprefix(TIMER_PREFIX)
+    async for event in _newest_events(store, key):
+        if event.type == "schedule.set" and event.payload["schedule_id"] == schedule_id:
+            return True
+    return False
+
+
+async def _newest_events(store: SessionStore, key: SessionKey) -> AsyncIterator[Event]:
+    """Yield the events of the newest entries, newest first."""
     last: int | None = None
     for _ in range(MOST_READS_BACK):
         log = await store.read(key, last=last, limit=ENTRIES_PER_READ, newest=True)
-        for event in (event for entry in reversed(log.entries) for event in reversed(entry.events)):
-            if event.type == "interrupt_resolved" and event.payload["interrupt_id"] == interrupt_id:
-                return "deadline_passed" if event.payload.get("actor") == _DEADLINE else "not_pending"
+        for entry in reversed(log.entries):
+            for event in reversed(entry.events):
+                yield event
         if not log.entries or log.entries[0].version <= 1:
-            return None
+            return
         last = log.entries[0].version - 1
-    return None
 
 
 async def was_asked_for(store: SessionStore, key: SessionKey, call_id: str) -> bool:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from perdure.access import check_access
-from perdure.answering import how_it_ended, was_asked_for
+from perdure.answering import how_it_ended, schedule_was_set, was_asked_for
 from perdure.checks import Caller, claims, session_key
 from perdure.core.commands import Command
 from perdure.core.entries import Entry
@@ -122,7 +122,8 @@ class WaitOperations(Operations):
 
     async def _was_there(self, key: SessionKey, wait_id: str) -> bool:
         store = self._ports.store
-        return await was_asked_for(store, key, wait_id) or await how_it_ended(store, key, wait_id) is not None
+        asked = await was_asked_for(store, key, wait_id) or await how_it_ended(store, key, wait_id) is not None
+        return asked or await schedule_was_set(store, key, wait_id)
 
 
 def _refuse_for_interrupt(head: Head, wait_id: str, command: Command) -> None:

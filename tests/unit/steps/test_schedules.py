@@ -10,6 +10,7 @@ import pytest
 from perdure.agents.schedules import Occurrence, ScheduleEndedError, ScheduleRetryError
 from perdure.agents.tools import ToolContext, function_tool
 from perdure.core import texts
+from perdure.errors import NotFoundError, RequestConflictError
 from perdure.models.scripted import call
 from perdure.service import LOCAL_CALLER
 from perdure.testing.fixtures import open_stage
@@ -259,3 +260,16 @@ async def test_an_on_schedule_that_hangs_is_tried_again_and_one_that_blocks_keep
         assert failed.attempt == 2
         await due(stage)
         assert await heard(stage) == ["heard: tick"]
+
+
+async def test_an_occurrence_that_was_sent_is_skipped_no_more_and_one_that_never_was_is_unknown() -> None:
+    async with open_stage(an_agent(model=asking())) as stage:
+        await stage.session().schedule("t", after={"hours": 1}, schedule_id="x")
+        await stage.session().skip_wait("schedule:x")
+        await stage.run_all()
+
+        with pytest.raises(RequestConflictError) as second:
+            await stage.session().skip_wait("schedule:x")
+        assert second.value.code == "not_pending"
+        with pytest.raises(NotFoundError):
+            await stage.session().skip_wait("schedule:y")
