@@ -126,7 +126,7 @@ async def test_another_text_leaves_the_times_as_they_are_moved_ones_too(when: di
         await stage.session().change_wait("schedule:r", moved)
         await stage.session().change_schedule("r", metadata={"a": 1})
 
-        assert (await stage.head()).schedules[0].slot == moved
+        assert (await stage.head()).schedules[0].due_at == moved
         await due(stage)
         assert await heard(stage) == ["heard: new"]
         left = [each.slot for each in (await stage.head()).schedules]

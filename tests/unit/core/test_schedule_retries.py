@@ -162,3 +162,30 @@ def test_f140_a_daily_schedule_fires_on_the_day_without_its_hour_and_says_so(
         play.model_answers()
 
     assert told == fired
+
+
+@pytest.mark.parametrize("moved_by", [timedelta(hours=2), timedelta(days=700), timedelta(hours=-3)])
+def test_one_that_was_moved_and_is_had_at_once_loses_none_of_those_behind_it(moved_by: timedelta) -> None:
+    # Beyond 22
+    play = set_to(DAILY)
+    slot = play.head.schedules[0].slot
+    play.apply(ChangeWait(wait_id=TIMER, until=slot + moved_by, actor=ALICE))
+
+    play.apply(SkipWait(wait_id=TIMER, actor=ALICE, details=details(play)))
+
+    (schedule,) = play.head.schedules
+    assert (schedule.slot, schedule.moved_to) == (slot + timedelta(days=1), None)
+
+
+def test_one_that_was_moved_is_on_time_at_the_time_it_was_moved_to() -> None:
+    play = set_to(DAILY)
+    later = play.head.schedules[0].slot + timedelta(days=2, hours=1)
+    play.apply(ChangeWait(wait_id=TIMER, until=later, actor=ALICE))
+    play.now = later
+
+    assert fire(play)
+
+    fired = event(play, "schedule.fired")
+    assert fired["scheduled_for"].startswith(later.isoformat()[:16])
+    assert "late_seconds" not in fired
+    assert play.head.schedules[0].slot > later

@@ -233,6 +233,7 @@ class Schedule:
     Attributes:
         fence: Of its timer: the version that set the time.
         slot: When the occurrence is due by the schedule.
+        moved_to: When it is due instead, because somebody moved it. None: at its slot.
         number: Of the occurrence, from 1.
         content: A hash of what was asked for, by which the same schedule is recognised.
         set_at: When it was asked for.
@@ -249,10 +250,15 @@ class Schedule:
     set_at: datetime
     attempt: int = 1
     retry_at: datetime | None = None
+    moved_to: datetime | None = None
+
+    @property
+    def planned_at(self) -> datetime:
+        return self.moved_to or self.slot
 
     @property
     def due_at(self) -> datetime:
-        return self.retry_at or self.slot
+        return self.retry_at or self.planned_at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -104,6 +104,7 @@ def on_set_schedule(draft: Draft, command: SetSchedule) -> Decision:
         version=draft.version,
         fence=draft.version,
         slot=at,
+        moved_to=known.moved_to if known is not None and command.keeps_time else None,
         # Not from 1: a schedule that is set anew under an old id repeats no message id. It grows slower than versions.
         number=known.number if known is not None else draft.version,
         content=content,
@@ -193,10 +194,10 @@ def occur(draft: Draft, schedule: Schedule, details: JsonObject, *, early: bool 
 def _sent(draft: Draft, schedule: Schedule, spec: ScheduleSpec, text: str, *, early: bool) -> tuple[str | None, str]:
     """Send an occurrence's message; returns what came of it if that is not that it was sent."""
     message_id = f"{TIMER_PREFIX}{schedule.schedule_id}:{schedule.number}"
-    late = draft.now - schedule.slot
-    missed = 0 if early else _missed(spec, schedule.slot, draft.now)
+    late = draft.now - schedule.planned_at
+    missed = 0 if early else _missed(spec, schedule.planned_at, draft.now)
     told: JsonObject = {"schedule_id": schedule.schedule_id, "number": schedule.number}
-    told["scheduled_for"] = format_time(schedule.slot)
+    told["scheduled_for"] = format_time(schedule.planned_at)
     if _is_shifted(spec, schedule.slot):
         told["shifted"] = True
     if late > LATE_AFTER:
@@ -234,7 +235,15 @@ def _move_on(draft: Draft, schedule: Schedule, spec: ScheduleSpec) -> None:
         return
     _put(
         draft,
-        replace(schedule, slot=at, number=schedule.number + 1, attempt=1, fence=draft.version, retry_at=None),
+        replace(
+            schedule,
+            slot=at,
+            number=schedule.number + 1,
+            attempt=1,
+            fence=draft.version,
+            retry_at=None,
+            moved_to=None,
+        ),
     )
 
 
@@ -269,7 +278,7 @@ def _put(draft: Draft, schedule: Schedule) -> None:
 
 def move(draft: Draft, schedule: Schedule, at: datetime) -> None:
     """Put the next occurrence at another time; the ones behind it keep theirs."""
-    _put(draft, replace(schedule, slot=at, fence=draft.version, attempt=1, retry_at=None))
+    _put(draft, replace(schedule, moved_to=at, fence=draft.version, attempt=1, retry_at=None))
 
 
 def remove(draft: Draft, schedule: Schedule) -> None:
@@ -284,7 +293,7 @@ def _content_of(command: SetSchedule) -> str:
 
 
 def _reply(schedule: Schedule) -> JsonObject:
-    return {"schedule_id": schedule.schedule_id, "next_at": format_time(schedule.slot)}
+    return {"schedule_id": schedule.schedule_id, "next_at": format_time(schedule.planned_at)}
 
 
 def _by(actor: Actor) -> JsonObject:
