@@ -151,6 +151,44 @@ async def test_sigterm_finishes_what_runs_and_ends_with_0(tmp_path: Path) -> Non
         assert snapshot["messages"][-1]["parts"] == [{"type": "text", "text": "A long answer."}]
 
 
+STUBBORN = """
+import asyncio
+from perdure import AgentDefinition, function_tool
+from perdure.models import ScriptedModel
+from perdure.models.scripted import Reply, call
+
+
+@function_tool(effect="read")
+async def hang() -> str:
+    while True:
+        try:
+            await asyncio.sleep(1000)
+        except BaseException:
+            pass
+
+
+agent = AgentDefinition(name="mine", model=ScriptedModel(lambda _: Reply(calls=(call("hang"),))), tools=[hang])
+"""
+
+
+@pytest.mark.slow
+async def test_sigterm_ends_a_server_whose_tool_takes_no_cancellation(tmp_path: Path) -> None:
+    server = DevServer(tmp_path)
+    (tmp_path / "my_agents.py").write_text(STUBBORN, encoding="utf-8")
+    await server.start()
+    process = server.running
+    async with perdure.connect(server.url) as client:
+        session = client.session("s-1")
+        await session.send("go")
+        async for event in session.events(follow=True):
+            if event.type == "tool_call_started":
+                break
+
+    await server.stop()
+
+    assert process.returncode == 0
+
+
 async def again_until_refused(port: int) -> None:
     """Wait until nobody listens at a port any more."""
     async with asyncio.timeout(15):

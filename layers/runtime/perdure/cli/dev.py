@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
+import os
 import sys
 
 from perdure.cli.loading import database_file, load_agents, load_webhooks, tell_of_demo
@@ -20,4 +22,8 @@ async def dev(options: argparse.Namespace) -> int:
         closed = await runtime.close()
         if closed.remaining:
             say(f"steps that were cut off: {closed.remaining}; the next start takes them up", stream=sys.stderr)
+    if any(task.cancelling() for task in asyncio.all_tasks() if task is not asyncio.current_task()):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)  # tools that take no cancellation: the loop would wait for them, and the database is closed
     return 0

@@ -35,8 +35,8 @@ JsonObject = dict[str, Any]
 READY_SECONDS = 60.0
 """How long a process may take to start on a slow machine."""
 
-STOP_SECONDS = 15.0
-"""How long a process may take to finish what runs."""
+STOP_SECONDS = 25.0
+"""How long a process may take to finish what runs: 10 s, 5 s more for what will not be cut off, and a slow machine."""
 
 
 class PatienceError(AssertionError):
