@@ -288,4 +288,18 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
         "--scenario sleep-moved --adapter aws --fault crash_before,error,crash_after",
     ),
+    Mutation(
+        "send-an-occurrence-again",
+        "an occurrence of a schedule is sent once, whoever fires it how often (spec SCHD-04)",
+        (
+            (
+                "core/schedules.py",
+                "if schedule is None or schedule.fence != command.fence or draft.now < schedule.due_at:",
+                "if schedule is None:",
+            ),
+            # The step looks up what to send only for the timer that is set: the two are each other's spare.
+            ("steps/waking.py", "    if schedule is None or schedule.fence == fence:\n", "    if True:\n"),
+        ),
+        "--scenario schedule-fired-twice --adapter aws --fault duplicate",
+    ),
 )

@@ -177,9 +177,10 @@ def check_books(ending: Ending, world: World) -> None:
             status != UNKNOWN or once or number in ending.cut,
             f"{tool} may run again, and its outcome is said to be unknown",
         )
-        if status == "succeeded" and tool not in BUILT_IN_TOOLS:
+        if status == "succeeded" and tool not in BUILT_IN_TOOLS and tool not in world.elsewhere:
             check(effects >= 1, f"{tool} is said to have succeeded, and never took effect")
         if status == "rejected" and effect != "read":
             check(not began, f"{tool} is said to have been rejected, and its body began")
         if f": {texts.DID_NOT_RUN}" in outputs.get(number, ""):
-            check(not began, f"{tool} is said not to have run, and its body began")
+            did = effects if tool in world.looks_up else began
+            check(not did, f"{tool} is said not to have run, and it did")

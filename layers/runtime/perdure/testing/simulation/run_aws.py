@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from itertools import count
 from pathlib import Path
+from string import Formatter
 from typing import Any
 
 from perdure.agents.definition import AgentRegistry
@@ -40,8 +41,11 @@ ROUTES = {
     "skip_wait": ("POST", "waits/{wait_id}/skip"),
     "change_wait": ("PATCH", "waits/{wait_id}"),
     "cancel_wait": ("DELETE", "waits/{wait_id}"),
+    "start": ("PUT", ""),
+    "set_schedule": ("POST", "schedules"),
+    "cancel_schedule": ("DELETE", "schedules/{schedule_id}"),
 }
-"""Where the operations of `perdure.control` and `perdure.waiting` are, under the session's path."""
+"""Where the operations are, under the session's path."""
 
 FUNCTIONS = Path(__file__).parents[5] / "functions"
 """The handlers, in a checkout of the repository; they are no part of the installed package."""
@@ -53,6 +57,15 @@ MAX_TRIES = 20
 
 CALLS = ("call-tool", "call-single-attempt-tool")
 """The queues of calls."""
+
+
+def request_of(operation: str, arguments: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
+    """Return method, path behind the session's, and body of an operation that Python calls with these arguments."""
+    method, path = ROUTES[operation]
+    named = {name for _, name, _, _ in Formatter().parse(path) if name}
+    body = {name: value for name, value in arguments.items() if name not in named}
+    body |= body.pop("when", {})
+    return method, f"/{path.format(**arguments)}".rstrip("/"), body
 
 
 class _Pause:
@@ -178,10 +191,9 @@ class AwsRun:
         shown = self._persist("GET", f"{PATH}/events", None, None)
         return await self.do("stop", frontier=shown["cursor"])
 
-    async def do(self, operation: str, **arguments: str) -> str:
-        method, path = ROUTES[operation]
-        path = path.format(**{name: arguments.pop(name) for name in ("message_id", "wait_id") if name in arguments})
-        reply = self._persist(method, f"{PATH}/{path}", arguments, None)
+    async def do(self, operation: str, **arguments: Any) -> str:
+        method, path, body = request_of(operation, arguments)
+        reply = self._persist(method, f"{PATH}{path}", body, None)
         return reply if isinstance(reply, str) else str(reply.get("result", reply.get("delivered_as")))
 
     async def waits(self) -> tuple[str, ...]:

@@ -262,7 +262,7 @@ class EmbeddedRun:
         shown = await self._persist(lambda s: s.events(LOCAL_CALLER, SESSION))
         return await self.do("stop", frontier=shown["cursor"])
 
-    async def do(self, operation: str, **arguments: str) -> str:
+    async def do(self, operation: str, **arguments: Any) -> str:
         key = f"key-{next(self._keys)}"
         reply = await self._persist(
             lambda s: getattr(s, operation)(LOCAL_CALLER, SESSION, **arguments, idempotency_key=key)

@@ -28,7 +28,7 @@ from perdure.testing.simulation.deadlines import postpone_deadlines, result_of
 from perdure.testing.simulation.ending import Ending, pending, waits
 from perdure.testing.simulation.invariants import ViolationError, check
 from perdure.testing.simulation.observer import Observer
-from perdure.testing.simulation.run_aws import CALLS, FUNCTIONS, KEY, LONGEST_SETTLING, PATH, ROUTES, SESSION
+from perdure.testing.simulation.run_aws import CALLS, FUNCTIONS, KEY, LONGEST_SETTLING, PATH, SESSION, request_of
 from perdure.testing.simulation.scenario import Scenario
 from perdure.testing.simulation.wire import shorten
 from perdure.testing.simulation.world import Told, World
@@ -205,10 +205,9 @@ class OverlappingRun:
         shown = await self._ask("GET", f"{PATH}/events", None, None)
         return await self.do("stop", frontier=shown["cursor"])
 
-    async def do(self, operation: str, **arguments: str) -> str:
-        method, path = ROUTES[operation]
-        path = path.format(**{name: arguments.pop(name) for name in ("message_id", "wait_id") if name in arguments})
-        reply = await self._ask(method, f"{PATH}/{path}", arguments, None)
+    async def do(self, operation: str, **arguments: Any) -> str:
+        method, path, body = request_of(operation, arguments)
+        reply = await self._ask(method, f"{PATH}{path}", body, None)
         return reply if isinstance(reply, str) else str(reply.get("result", reply.get("delivered_as")))
 
     async def waits(self) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from perdure.testing.simulation.ending import Ending, differences
 from perdure.testing.simulation.ending_scenarios import ENDINGS
 from perdure.testing.simulation.invariants import check
 from perdure.testing.simulation.scenario import Scenario
+from perdure.testing.simulation.schedule_scenarios import SCHEDULES
 from perdure.testing.simulation.wait_scenarios import WAITS
 from perdure.testing.simulation.world import User
 
@@ -290,6 +291,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     *CONTROL,
     *ENDINGS,
     *WAITS,
+    *SCHEDULES,
 )
 
 BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}

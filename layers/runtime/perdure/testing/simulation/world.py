@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Protocol
+from typing import Any, Protocol
 
 from perdure.agents.tools import ToolContext
 from perdure.core.commands import UserCommand
@@ -33,6 +33,8 @@ class World:
         overstated: Checkpoints that told of work that nobody had done.
         provider_calls: Requests that the model's provider received.
         complaints: What a body saw that may not be.
+        elsewhere: Tools that a provider runs: no body of theirs is here.
+        looks_up: Tools that find out whether an attempt of theirs took effect.
     """
 
     clock: LoopClock
@@ -48,6 +50,8 @@ class World:
     overstated: int = 0
     provider_calls: int = 0
     complaints: list[str] = field(default_factory=list)
+    elsewhere: set[str] = field(default_factory=set)
+    looks_up: set[str] = field(default_factory=set)
 
     async def tool(self, context: ToolContext, *, takes: float = 0.0) -> None:
         """Be the body of a tool: a point before its effect, the effect, and a point after it.
@@ -112,8 +116,8 @@ class User(Protocol):
         """Stop the running turn where a screen stands that has shown all events until now (spec STOP-05)."""
         ...
 
-    async def do(self, operation: str, **arguments: str) -> str:
-        """Pause, resume, retry, or change what waits (`perdure.control`); returns the result or an error's code."""
+    async def do(self, operation: str, **arguments: Any) -> str:
+        """Pause, resume, retry, set a schedule, or change what waits; returns the result or an error's code."""
         ...
 
     async def inbox(self) -> tuple[str, ...]:
