@@ -29,7 +29,8 @@ from perdure.testing.simulation.sweep import (
 
 WHOLE_ON_AWS = ("t1", "two-reads", "payment", "approved")
 """Scenarios of which each fault strikes at each point on AWS, where a run takes four times as long; embedded all that
-are not large. Of the others on AWS one fault strikes at each point, another one than at the point before."""
+are not large. Of the others on AWS one fault strikes at each point, another one than at the point before; with a larger
+`--every` at as many fewer points as of the large ones."""
 
 EVERY = 3
 """Of a large scenario one fault strikes at every third point only."""
@@ -110,8 +111,10 @@ def _cases(name: str, adapter: str, options: argparse.Namespace, report: Report)
             cases = rotating(cases, options.seed, every=options.every)
             report.sampled[name, adapter] = f"one fault at one point of {options.every}"
         elif adapter == "aws" and name not in WHOLE_ON_AWS:
-            cases = rotating(cases, options.seed)
-            report.sampled[name, adapter] = "one fault at every point"
+            every = max(options.every // EVERY, 1)
+            cases = rotating(cases, options.seed, every=every)
+            each = "every point" if every == 1 else f"one point of {every}"
+            report.sampled[name, adapter] = f"one fault at {each}"
     more = DEEPER if options.deep else 1
     if not faults:
         cases += pairs(name, adapter, PAIRS[adapter] * more, options.seed)
