@@ -112,7 +112,11 @@ class TaskPending:
 
 
 class DidNotHappenError(ToolExecutionError):
-    """Raised by `reconcile`: what was to be done was not done, and it is safe to do it again."""
+    """Raised by `reconcile`: what was to be done was not done, and it is safe to do it again.
+
+    It says that nothing will come of the attempt any more, either. A worker that was taken for dead may only be slow:
+    have the other side refuse the idempotency key from now on, or return `TaskPending` until it can't come any more.
+    """
 
 
 class EventTimeoutError(PermanentError, TimeoutError):

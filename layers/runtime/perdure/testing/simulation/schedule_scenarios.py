@@ -142,6 +142,7 @@ def _paying(*, breaks: bool) -> Build:
             if len(looks) == 1:
                 return TaskPending()
             if not world.effects[context.tool_call_id]:
+                world.refused.add(context.tool_call_id)  # a worker that is only slow may still be at it
                 raise DidNotHappenError("the bank knows of no payment")
             return OUTPUT
 

@@ -35,6 +35,7 @@ class World:
         complaints: What a body saw that may not be.
         elsewhere: Tools that a provider runs: no body of theirs is here.
         looks_up: Tools that find out whether an attempt of theirs took effect.
+        refused: Tool calls whose key the outside takes no more, because somebody was told that nothing had happened.
     """
 
     clock: LoopClock
@@ -52,6 +53,7 @@ class World:
     complaints: list[str] = field(default_factory=list)
     elsewhere: set[str] = field(default_factory=set)
     looks_up: set[str] = field(default_factory=set)
+    refused: set[str] = field(default_factory=set)
 
     async def tool(self, context: ToolContext, *, takes: float = 0.0) -> None:
         """Be the body of a tool: a point before its effect, the effect, and a point after it.
@@ -67,6 +69,8 @@ class World:
         if takes:
             await self.clock.sleep(takes)
         await self.point(f"{context.tool_name}.takes effect")
+        if context.tool_call_id in self.refused:
+            raise ConnectionError("this key is taken no more")
         self.effects[context.tool_call_id] += 1
         await self.point(f"{context.tool_name}.took effect")
 
