@@ -11,39 +11,20 @@ from perdure.core.codec import format_time
 from perdure.errors import ForbiddenError, InvalidRequestError, NotFoundError, RequestConflictError, RequestError
 from perdure.models.scripted import call
 from perdure.service import LOCAL_CALLER
-from perdure.testing.fixtures import Stage, open_stage
+from perdure.testing.fixtures import open_stage
 from tests.unit.steps.builders import OTHER, an_agent
-from tests.unit.waiting import Remote, a_sleeper, an_asker, calling, deploy
-
-WAIT = "call-2-0"
-
-
-async def waits(stage: Stage) -> list[dict[str, Any]]:
-    return await stage.session().waits()
-
-
-async def only_wait(stage: Stage) -> dict[str, Any]:
-    (wait,) = await waits(stage)
-    return wait
-
-
-async def begun(stage: Stage) -> None:
-    await stage.send("go")
-    await stage.run_next()
-
-
-async def refusal(awaitable: Any) -> tuple[type[RequestError], str]:
-    with pytest.raises(RequestError) as caught:
-        await awaitable
-    return type(caught.value), caught.value.code
-
-
-def operations(wait: dict[str, Any]) -> list[str]:
-    return [call["operation"] for call in wait["calls"]]
-
-
-def now(stage: Stage, **later: float) -> str:
-    return format_time(stage.clock.now() + timedelta(**later))
+from tests.unit.waiting import (
+    WAIT,
+    Remote,
+    a_sleeper,
+    an_asker,
+    begun,
+    calling,
+    deploy,
+    only_wait,
+    refusal,
+    waits,
+)
 
 
 async def test_a_skipped_wait_ends_at_once_and_the_model_is_told_how_long_it_was_and_why() -> None:

@@ -3,48 +3,30 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
 from perdure import ToolPolicy
 from perdure.core.codec import format_time
-from perdure.errors import NotFoundError, RequestError
+from perdure.errors import NotFoundError
 from perdure.models.scripted import call
-from perdure.testing.fixtures import Stage, open_stage, redeployed
+from perdure.testing.fixtures import open_stage, redeployed
 from tests.unit.desk import Desk, booking
 from tests.unit.steps.builders import OTHER, Provider, an_agent, failing
-from tests.unit.waiting import Remote, a_sleeper, an_asker, calling, deploy
-
-WAIT = "call-2-0"
-
-
-async def waits(stage: Stage) -> list[dict[str, Any]]:
-    return await stage.session().waits()
-
-
-async def only_wait(stage: Stage) -> dict[str, Any]:
-    (wait,) = await waits(stage)
-    return wait
-
-
-async def begun(stage: Stage) -> None:
-    await stage.send("go")
-    await stage.run_next()
-
-
-async def refusal(awaitable: Any) -> tuple[type[RequestError], str]:
-    with pytest.raises(RequestError) as caught:
-        await awaitable
-    return type(caught.value), caught.value.code
-
-
-def operations(wait: dict[str, Any]) -> list[str]:
-    return [call["operation"] for call in wait["calls"]]
-
-
-def now(stage: Stage, **later: float) -> str:
-    return format_time(stage.clock.now() + timedelta(**later))
+from tests.unit.waiting import (
+    WAIT,
+    Remote,
+    a_sleeper,
+    an_asker,
+    begun,
+    calling,
+    deploy,
+    now,
+    only_wait,
+    operations,
+    refusal,
+    waits,
+)
 
 
 async def test_a_session_that_works_or_has_nothing_to_do_waits_for_nothing() -> None:

@@ -5,10 +5,15 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
+import pytest
+
 from perdure import AgentDefinition, function_tool
 from perdure.agents.tools import ToolContext
 from perdure.agents.waiting import TaskPending, ToolInputRequested, ToolTask
+from perdure.core.codec import format_time
+from perdure.errors import RequestError
 from perdure.models.scripted import Reply, ScriptedModel, call, tool_results
+from perdure.testing.fixtures import Stage
 from tests.unit.steps.builders import an_agent
 
 
@@ -73,3 +78,36 @@ class Remote:
 
 def at(text: str) -> datetime:
     return datetime.fromisoformat(text)
+
+
+# --- what a test of waits does again and again ------------------------------------------------------------------------
+
+WAIT = "call-2-0"
+
+
+async def waits(stage: Stage) -> list[dict[str, Any]]:
+    return await stage.session().waits()
+
+
+async def only_wait(stage: Stage) -> dict[str, Any]:
+    (wait,) = await waits(stage)
+    return wait
+
+
+async def begun(stage: Stage) -> None:
+    await stage.send("go")
+    await stage.run_next()
+
+
+async def refusal(awaitable: Any) -> tuple[type[RequestError], str]:
+    with pytest.raises(RequestError) as caught:
+        await awaitable
+    return type(caught.value), caught.value.code
+
+
+def operations(wait: dict[str, Any]) -> list[str]:
+    return [call["operation"] for call in wait["calls"]]
+
+
+def now(stage: Stage, **later: float) -> str:
+    return format_time(stage.clock.now() + timedelta(**later))

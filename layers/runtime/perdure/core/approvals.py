@@ -77,7 +77,7 @@ def decide_approval(draft: Draft, interrupt: Interrupt, call: Call, command: Res
             "message" if command.approved else "rejection_message": command.message,
             "arguments": command.arguments,
             "grant": _grant(draft, call, command.grant),
-            "actor": {"issuer": command.actor.issuer, "subject": command.actor.subject},
+            "actor": command.actor.told(),
         },
     )
     if command.approved:

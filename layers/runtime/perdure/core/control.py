@@ -74,7 +74,7 @@ def on_pause_session(draft: Draft, command: PauseSession) -> Decision:
     if draft.head.paused_at is not None:
         return Decision.unchanged(draft.head, {"result": "already_recorded"})
     draft.head = replace(draft.head, paused_at=draft.now)
-    draft.event("session_paused", {"actor": _by(command.actor)})
+    draft.event("session_paused", {"actor": command.actor.told()})
     return draft.decision({"result": "recorded"}, command.receipts)
 
 
@@ -83,7 +83,7 @@ def on_resume_session(draft: Draft, command: ResumeSession) -> Decision:
     if draft.head.paused_at is None:
         return Decision.unchanged(draft.head, {"result": "already_recorded"})
     draft.head = replace(draft.head, paused_at=None)
-    draft.event("session_resumed", {"actor": _by(command.actor)})
+    draft.event("session_resumed", {"actor": command.actor.told()})
     turn = draft.head.turn
     if turn is not None:
         now = draft.now
@@ -139,7 +139,7 @@ def on_edit_message(draft: Draft, command: EditMessage) -> Decision:
     draft.accept(command.edited)
     edited = replace(message, input_version=draft.version, arrived=message.accepted_version)
     _replace(draft, message, edited)
-    draft.event("inbox.edited", {"message_id": message.message_id, "actor": _by(command.actor)})
+    draft.event("inbox.edited", {"message_id": message.message_id, "actor": command.actor.told()})
     return draft.decision({"result": "recorded"}, command.receipts)
 
 
@@ -172,7 +172,7 @@ def on_move_message(draft: Draft, command: MoveMessage) -> Decision:
         insert(draft, message, like[0])
     else:
         place(draft, message)
-    draft.event("inbox.moved", {"message_id": message.message_id, "actor": _by(command.actor)})
+    draft.event("inbox.moved", {"message_id": message.message_id, "actor": command.actor.told()})
     return draft.decision({"result": "recorded"}, command.receipts)
 
 
@@ -206,7 +206,7 @@ def on_close_session(draft: Draft, command: CloseSession) -> Decision:
     if (draft.head.closed_at is not None) == command.closed:
         return Decision.unchanged(draft.head, {"result": "already_recorded"})
     draft.head = replace(draft.head, closed_at=draft.now if command.closed else None)
-    draft.event("session.closed" if command.closed else "session.reopened", {"actor": _by(command.actor)})
+    draft.event("session.closed" if command.closed else "session.reopened", {"actor": command.actor.told()})
     return draft.decision({"result": "recorded"}, command.receipts)
 
 
@@ -235,13 +235,9 @@ def already_delivered(message_id: str) -> RequestConflictError:
 
 def _remove(draft: Draft, message: QueuedMessage, actor: Actor) -> None:
     take_out(draft, message)
-    draft.event("message_removed", {"message_id": message.message_id, "actor": _by(actor)})
+    draft.event("message_removed", {"message_id": message.message_id, "actor": actor.told()})
 
 
 def _replace(draft: Draft, message: QueuedMessage, changed: QueuedMessage) -> None:
     inbox = tuple(changed if other is message else other for other in draft.head.inbox)
     draft.head = replace(draft.head, inbox=inbox)
-
-
-def _by(actor: Actor) -> JsonObject:
-    return {"issuer": actor.issuer, "subject": actor.subject}

@@ -24,6 +24,10 @@ class Actor:
     issuer: str
     subject: str
 
+    def told(self) -> JsonObject:
+        """Return them as events tell of them."""
+        return {"issuer": self.issuer, "subject": self.subject}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileRef:

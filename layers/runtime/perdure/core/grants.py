@@ -83,6 +83,6 @@ def on_revoke_grant(draft: Draft, command: RevokeGrant) -> Decision:
         raise NotFoundError(f"this session has no approval ahead {command.grant_id!r}", code="grant_not_found")
     left = tuple(each for each in draft.head.grants if each.grant_id != command.grant_id)
     draft.head = replace(draft.head, grants=left)
-    by = {"issuer": command.actor.issuer, "subject": command.actor.subject}
+    by = command.actor.told()
     draft.event("approval.revoked", {"grant_id": command.grant_id, "actor": by})
     return draft.decision({"result": "recorded"}, command.receipts)

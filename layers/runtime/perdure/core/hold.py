@@ -19,7 +19,7 @@ def release(draft: Draft, actor: Actor | None) -> bool:
     if hold is None:
         return False
     draft.head = replace(draft.head, hold=None)
-    by = {"issuer": actor.issuer, "subject": actor.subject} if actor else None
+    by = actor.told() if actor else None
     draft.event("hold.released", {"reason": hold.reason, "actor": by})
     return True
 

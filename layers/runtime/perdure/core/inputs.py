@@ -107,4 +107,4 @@ def expire_request(draft: Draft, request: Interrupt) -> Decision:
 def _close(draft: Draft, request: Interrupt, how: JsonObject, actor: Actor) -> None:
     draft.head = replace(draft.head, requests=tuple(each for each in draft.head.requests if each is not request))
     payload: JsonObject = {"interrupt_id": request.interrupt_id, "kind": request.kind}
-    draft.event("interrupt_resolved", payload | how | {"actor": {"issuer": actor.issuer, "subject": actor.subject}})
+    draft.event("interrupt_resolved", payload | how | {"actor": actor.told()})

@@ -101,7 +101,7 @@ def on_event_arrived(draft: Draft, command: EventArrived) -> Decision:
     payload = {
         "tool_call_id": call.call_id,
         "name": command.name,
-        "actor": {"issuer": command.actor.issuer, "subject": command.actor.subject},
+        "actor": command.actor.told(),
     }
     draft.event("tool.event_arrived", payload, step=call.call_id)
     join_calls(draft)

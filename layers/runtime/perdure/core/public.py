@@ -74,7 +74,7 @@ def written_by(accepted: Input) -> JsonObject:
     """Return `{actor?, source}`: who wrote a message, and on whose behalf (spec INBOX-18)."""
     by: JsonObject = {"source": accepted.source}
     if accepted.actor is not None:
-        by["actor"] = {"issuer": accepted.actor.issuer, "subject": accepted.actor.subject}
+        by["actor"] = accepted.actor.told()
     return by
 
 

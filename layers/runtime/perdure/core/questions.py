@@ -126,7 +126,7 @@ def _resolve(
             "answered": answered,
             "answer": answer,
             "message" if answered else "rejection_message": message,
-            "actor": {"issuer": actor.issuer, "subject": actor.subject},
+            "actor": actor.told(),
         },
     )
     draft.set_turn(replace(draft.turn, interrupts=tuple(i for i in draft.turn.interrupts if i is not interrupt)))

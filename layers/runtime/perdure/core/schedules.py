@@ -117,7 +117,7 @@ def on_set_schedule(draft: Draft, command: SetSchedule) -> Decision:
             "schedule_id": command.schedule_id,
             "next_at": format_time(at),
             "when": command.when,
-            "actor": _by(command.actor),
+            "actor": command.actor.told(),
         },
     )
     return draft.decision(_reply(schedule), command.receipts)
@@ -148,7 +148,7 @@ def on_cancel_schedule(draft: Draft, command: CancelSchedule) -> Decision:
 def cancel_schedule(draft: Draft, schedule: Schedule, actor: Actor) -> None:
     """Forget a schedule, and tell so."""
     remove(draft, schedule)
-    draft.event("schedule.cancelled", {"schedule_id": schedule.schedule_id, "actor": _by(actor)})
+    draft.event("schedule.cancelled", {"schedule_id": schedule.schedule_id, "actor": actor.told()})
 
 
 def on_schedule_due(draft: Draft, command: TimerFired) -> Decision:
@@ -294,7 +294,3 @@ def _content_of(command: SetSchedule) -> str:
 
 def _reply(schedule: Schedule) -> JsonObject:
     return {"schedule_id": schedule.schedule_id, "next_at": format_time(schedule.planned_at)}
-
-
-def _by(actor: Actor) -> JsonObject:
-    return {"issuer": actor.issuer, "subject": actor.subject}

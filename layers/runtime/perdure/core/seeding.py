@@ -21,7 +21,7 @@ def on_start_session(draft: Draft, command: StartSession) -> Decision:
         return Decision.unchanged(draft.head, {"result": "already_recorded"})
     if command.settings is not None:
         take_settings(draft, command.settings)
-    actor = {"issuer": command.actor.issuer, "subject": command.actor.subject}
+    actor = command.actor.told()
     draft.event("session.started", {"actor": actor})
     return draft.decision({"result": "recorded"}, command.receipts)
 

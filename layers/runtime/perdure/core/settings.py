@@ -59,6 +59,6 @@ def take_settings(draft: Draft, settings: JsonObject) -> None:
 def on_update_settings(draft: Draft, command: UpdateSettings) -> Decision:
     """Replace the settings; `{}` clears them. The running turn keeps its own, but for the approval mode."""
     take_settings(draft, command.settings)
-    actor = {"issuer": command.actor.issuer, "subject": command.actor.subject}
+    actor = command.actor.told()
     draft.event("settings.changed", {"actor": actor})
     return draft.decision({"result": "recorded"}, command.receipts)

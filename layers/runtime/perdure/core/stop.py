@@ -22,7 +22,7 @@ def begin_stop(
     turn = draft.turn
     marker = StopMarker(at=draft.now, disposition=disposition, actor=actor, reason=reason, frontier=frontier)
     draft.set_turn(replace(turn, stop=marker))
-    by = {"issuer": actor.issuer, "subject": actor.subject}
+    by = actor.told()
     draft.event("turn_stopping", {"actor": by, "disposition": disposition, "reason": reason})
     withdraw_calls(draft, reason="turn_cancelled")
     step = draft.turn.step

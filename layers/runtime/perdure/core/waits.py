@@ -11,7 +11,6 @@ from perdure.core.calls import ask_to_cancel, await_again, settle_call, withdraw
 from perdure.core.codec import format_time
 from perdure.core.commands import RequestedCall
 from perdure.core.decision import Decision, Draft
-from perdure.core.entries import Actor
 from perdure.core.head import Call, Interrupt, Turn, Wait
 from perdure.core.inputs import request_of
 from perdure.core.limits import MAX_AHEAD, MAX_WAIT
@@ -90,7 +89,7 @@ def on_skip_wait(draft: Draft, command: SkipWait) -> Decision:
             raise RequestConflictError(
                 f"{command.wait_id!r} was changed meanwhile: read it again", code="stale_revision"
             )
-        draft.event("wait.skipped", {"wait_id": command.wait_id, "actor": _by(command.actor)})
+        draft.event("wait.skipped", {"wait_id": command.wait_id, "actor": command.actor.told()})
         occur(draft, schedule, command.details, early=True)
         return draft.decision({"result": "recorded"}, command.receipts)
     call = _waiting(draft, command.wait_id)
@@ -99,7 +98,7 @@ def on_skip_wait(draft: Draft, command: SkipWait) -> Decision:
         raise RequestConflictError(
             f"{command.wait_id!r} waits for no time: bring what it waits for, or cancel it", code="not_pending"
         )
-    draft.event("wait.skipped", {"tool_call_id": call.call_id, "actor": _by(command.actor)})
+    draft.event("wait.skipped", {"tool_call_id": call.call_id, "actor": command.actor.told()})
     end_wait(draft, call, command.details, skipped=True)
     return draft.decision({"result": "recorded"}, command.receipts)
 
@@ -143,7 +142,7 @@ def on_change_wait(draft: Draft, command: ChangeWait) -> Decision:
             raise InvalidRequestError(f"{command.wait_id!r} needs a time: send `until`")
         changed = replace(call.wait, until=until, fence=draft.version)
         draft.set_turn(draft.turn.with_call(replace(call, wait=changed)))
-    told = {"wait_id": command.wait_id, "until": format_time(until) if until else None, "actor": _by(command.actor)}
+    told = {"wait_id": command.wait_id, "until": format_time(until) if until else None, "actor": command.actor.told()}
     draft.event("wait.changed", told)
     return draft.decision({"result": "recorded"}, command.receipts)
 
@@ -162,7 +161,7 @@ def on_cancel_wait(draft: Draft, command: CancelWait) -> Decision:
     call = turn.call(command.wait_id) if turn else None
     if call is None or (call.wait is None and (call.task is None or call.is_final)):
         raise NotFoundError(f"nothing with the id {command.wait_id!r} waits", code="wait_not_found")
-    draft.event("wait.cancelled", {"tool_call_id": call.call_id, "actor": _by(command.actor)})
+    draft.event("wait.cancelled", {"tool_call_id": call.call_id, "actor": command.actor.told()})
     withdraw_interrupt(draft, call, "cancelled")
     if call.task is not None and call.task.kind == "task":
         ask_to_cancel(draft, call)
@@ -212,7 +211,3 @@ def _replace_interrupt(draft: Draft, old: Interrupt, new: Interrupt) -> None:
 def _seconds(duration: timedelta) -> float:
     seconds = round(duration.total_seconds(), 3)
     return int(seconds) if seconds == int(seconds) else seconds
-
-
-def _by(actor: Actor) -> JsonObject:
-    return {"issuer": actor.issuer, "subject": actor.subject}

@@ -79,6 +79,15 @@ class Attempt:
     def timed_out(self) -> bool:
         return self.ports.clock.now() >= self.deadline
 
+    def named(self, call_id: str) -> dict[str, Any]:
+        """Return what every command about a tool's attempt begins with."""
+        return {
+            "turn_id": self.turn.turn_id,
+            "call_id": call_id,
+            "attempt": self.number,
+            "started_at": self.started_at,
+        }
+
     async def watch(self, interval_seconds: float) -> None:
         """Renew the lease every 20 s and look for a stop every `interval_seconds`, until the work has to end."""
         clock = self.ports.clock

@@ -27,14 +27,14 @@ def goes_on_later(
 ) -> ToolAsked | ToolParked | tuple[str, str]:
     """Return what a tool waits for, or how it failed to say so."""
     if isinstance(later, Parked):
-        return ToolParked(**_of(attempt, call), name=later.name, sleep=later.sleep, event=later.event)
+        return ToolParked(**attempt.named(call.call_id), name=later.name, sleep=later.sleep, event=later.event)
     return _asked_by(attempt, call, later)
 
 
 def goes_on_as_task(attempt: Attempt, call: Call, task: ToolTask, *, polls: bool) -> TaskStarted:
     """Return that a tool has started remote work. `polls`: somebody can look after it."""
     return TaskStarted(
-        **_of(attempt, call),
+        **attempt.named(call.call_id),
         task_id=task.task_id,
         interval=whole_seconds(task.poll_interval),
         continuation=kept_value(task.continuation, "a continuation"),
@@ -42,20 +42,11 @@ def goes_on_as_task(attempt: Attempt, call: Call, task: ToolTask, *, polls: bool
     )
 
 
-def _of(attempt: Attempt, call: Call) -> JsonObject:
-    return {
-        "turn_id": attempt.turn.turn_id,
-        "call_id": call.call_id,
-        "attempt": attempt.number,
-        "started_at": attempt.started_at,
-    }
-
-
 def _asked_by(attempt: Attempt, call: Call, asked: ToolInputRequested) -> ToolAsked | tuple[str, str]:
     """Return a tool's question as it can be asked, or that it can't."""
     try:
         return ToolAsked(
-            **_of(attempt, call),
+            **attempt.named(call.call_id),
             question=question_of(asked),
             continuation=kept_value(asked.continuation, "a continuation"),
         )

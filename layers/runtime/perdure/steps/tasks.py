@@ -88,7 +88,7 @@ async def _look(deps: StepDeps, attempt: Attempt, call: Call) -> ToolFinished | 
         return _ended(attempt, call, "error", f"the task of {call.tool_name} failed with {type(error).__name__}")
     if isinstance(found, TaskPending):
         return TaskLooked(
-            **_of(attempt, call),
+            **attempt.named(call.call_id),
             interval=whole_seconds(found.poll_interval or _interval(facts)),
             continuation=kept_value(found.continuation, "a continuation"),
         )
@@ -117,7 +117,7 @@ async def _body(agent: AgentDefinition, context: ToolContext, call: Call, facts:
 def _asks(attempt: Attempt, call: Call, asked: ToolInputRequested, interval: timedelta) -> TaskLooked | ToolFinished:
     try:
         return TaskLooked(
-            **_of(attempt, call),
+            **attempt.named(call.call_id),
             interval=interval,  # that of the looks behind the one that brings the answer
             continuation=kept_value(asked.continuation, "a continuation"),
             question=question_of(asked),
@@ -130,17 +130,8 @@ def _interval(facts: CallFacts) -> timedelta:
     return timedelta(seconds=facts.interval_seconds)
 
 
-def _of(attempt: Attempt, call: Call) -> dict[str, Any]:
-    return {
-        "turn_id": attempt.turn.turn_id,
-        "call_id": call.call_id,
-        "attempt": attempt.number,
-        "started_at": attempt.started_at,
-    }
-
-
 def _ended(attempt: Attempt, call: Call, outcome: Any, output: str) -> ToolFinished:
-    return ToolFinished(**_of(attempt, call), outcome=outcome, output=output)
+    return ToolFinished(**attempt.named(call.call_id), outcome=outcome, output=output)
 
 
 async def cancel_tool_task(deps: StepDeps, message: StepMessage, *, deadline: datetime | None = None) -> None:
