@@ -93,7 +93,10 @@ class ToyStore:
         shown = mine[start : start + limit]
         more = len(mine) > start + limit
         return SessionPage(
-            sessions=tuple(SessionSummary(session_id=key.session_id, head=head) for key, head in shown),
+            sessions=tuple(
+                SessionSummary(session_id=key.session_id, head=head, cursor=_cursor(tenant, owner, key.session_id))
+                for key, head in shown
+            ),
             next_cursor=_cursor(tenant, owner, shown[-1][0].session_id) if more else None,
         )
 

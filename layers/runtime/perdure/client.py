@@ -6,8 +6,9 @@ import json
 from collections.abc import Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
+from perdure.core.listing import SessionSearch
 from perdure.core.outputs import OUTPUT_CHARACTERS
 from perdure.errors import (
     ConfigurationError,
@@ -66,9 +67,15 @@ class Client:
         """
         return Session(self._api, session_id, agent=agent)
 
-    async def sessions(self, *, cursor: str | None = None, limit: int = 50) -> JsonObject:
-        """Return `{sessions, next_cursor?}`, newest activity first; `limit` is 1 to 200, clamped."""
-        return await self._api.list_sessions(cursor=cursor, limit=limit)
+    async def sessions(
+        self, *, cursor: str | None = None, limit: int = 50, **search: Unpack[SessionSearch]
+    ) -> JsonObject:
+        """Return `{sessions, next_cursor?}`, newest activity first; `limit` is 1 to 200, clamped.
+
+        Args:
+            search: As of `EmbeddedRuntime.sessions`: `query`, `waiting_for`, `status`, `agent`.
+        """
+        return await self._api.list_sessions(cursor=cursor, limit=limit, **search)
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -295,8 +302,10 @@ class HttpApi(HttpSchedules):
         query = {"offset": offset, "limit": limit}
         return await self._get(path_of(session_id, "tool-calls", tool_call_id, "output"), query)
 
-    async def list_sessions(self, *, cursor: str | None = None, limit: int = 50) -> JsonObject:
-        return await self._get("/v1/sessions", {"cursor": cursor, "limit": limit})
+    async def list_sessions(
+        self, *, cursor: str | None = None, limit: int = 50, **search: Unpack[SessionSearch]
+    ) -> JsonObject:
+        return await self._get("/v1/sessions", {"cursor": cursor, "limit": limit, **search})
 
     async def _get(self, path: str, query: JsonObject) -> JsonObject:
         return await self._request("GET", path, params={name: v for name, v in query.items() if v is not None})

@@ -57,10 +57,11 @@ class LogSlice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSummary:
-    """One row of the session list."""
+    """One row of the session list. `cursor` is opaque and leads to the rows behind this one."""
 
     session_id: str
     head: Head
+    cursor: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,9 +31,9 @@ from perdure.core.commands import SendInput
 from perdure.core.cursor import Cursor
 from perdure.core.limits import MAX_SETTINGS_BYTES
 from perdure.core.outputs import MOST_OUTPUT_CHARACTERS, OUTPUT_CHARACTERS, output_page
-from perdure.core.public import public_summary
 from perdure.errors import InvalidRequestError
 from perdure.input_files import checked_files
+from perdure.listing import find_sessions, session_filter
 from perdure.orphans import OrphanOperations
 from perdure.scheduling import ScheduleOperations
 from perdure.signed_approvals import SignedApprovalOperations
@@ -224,15 +224,24 @@ class Service(
         head = await self._visible(caller, key)
         return {"entries": fitted(await self._reader.inbox(key, head), MAX_PAGE_BYTES) if head else []}
 
-    async def list_sessions(self, caller: Caller, *, cursor: str | None = None, limit: int = 50) -> JsonObject:
-        """Return `{sessions, next_cursor?}`: the caller's own, newest activity first."""
-        page = await self._ports.store.list_sessions(
-            caller.tenant, caller.actor, cursor=cursor, limit=clamped(limit, 200)
-        )
-        reply: JsonObject = {"sessions": [public_summary(row.session_id, row.head) for row in page.sessions]}
-        if page.next_cursor is not None:
-            reply["next_cursor"] = page.next_cursor
-        return reply
+    async def list_sessions(
+        self,
+        caller: Caller,
+        *,
+        cursor: str | None = None,
+        limit: int = 50,
+        query: str | None = None,
+        waiting_for: str | None = None,
+        status: str | None = None,
+        agent: str | None = None,
+    ) -> JsonObject:
+        """Return `{sessions, next_cursor?}`: the caller's own, newest activity first; or those that match (`listing`).
+
+        Args:
+            limit: 1 to 200, clamped.
+        """
+        wanted = session_filter(query=query, waiting_for=waiting_for, status=status, agent=agent)
+        return await find_sessions(self._ports.store, caller, wanted, cursor=cursor, limit=clamped(limit, 200))
 
     def agents(self) -> JsonObject:
         """Return `{agents}`: those of the deployment in its order, with the models that a session may be set to."""

@@ -121,6 +121,22 @@ def test_sessions_are_listed_and_one_is_shown_without_being_changed(run: Run) ->
     assert shown[0] == 0
 
 
+def test_sessions_are_searched_by_what_they_say_wait_for_and_do(run: Run) -> None:
+    run("chat", "case-1", says="Hello\n")
+    run("chat", "case-2", says="wipe disk\n")
+
+    def ids(*search: str) -> list[str]:
+        code, output = run("sessions", *search)
+        assert code == 0
+        return [line.split()[0] for line in output.splitlines()]
+
+    assert ids("--query", "hello") == ["case-1"]
+    assert ids("--waiting-for", "approval") == ids("--status", "active") == ["case-2"]
+    assert ids("--query", "case", "--status", "waiting_for_user_message") == ["case-1"]
+    assert run("sessions", "--query", "goodbye") == (0, "no session is like that\n")
+    assert run("sessions", "--waiting-for", "godot")[0] == 2
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [

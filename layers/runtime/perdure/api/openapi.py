@@ -160,6 +160,8 @@ def _query_schema(param: QueryParam) -> dict[str, Any]:
         return {"type": "integer"}
     if param.kind == "seconds":
         return {"type": "number", "minimum": 0, "maximum": MAX_WAIT_SECONDS}
+    if param.kind == "choice":
+        return {"type": "string", "enum": list(param.choices)}
     return {"type": "string", "minLength": 1}
 
 

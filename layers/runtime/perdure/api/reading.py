@@ -35,11 +35,16 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryParam:
-    """One query parameter. `cursor` is opaque text, `integer` a whole number, `seconds` 0 to `MAX_WAIT_SECONDS`."""
+    """One query parameter.
+
+    `cursor` is opaque text, `integer` a whole number, `seconds` 0 to `MAX_WAIT_SECONDS`, `text` a text that the service
+    checks, `choice` one of `choices`.
+    """
 
     name: str
-    kind: Literal["cursor", "integer", "seconds"]
+    kind: Literal["cursor", "integer", "seconds", "text", "choice"]
     doc: str
+    choices: tuple[str, ...] = ()
 
 
 def require_json(headers: Mapping[str, str]) -> None:
@@ -103,6 +108,12 @@ def _read_param(param: QueryParam, text: str) -> Any:
         if not _NUMBER.fullmatch(text) or not 0 <= float(text) <= MAX_WAIT_SECONDS:
             raise InvalidRequestError(f"`{param.name}` must be a number from 0 to {MAX_WAIT_SECONDS}")
         return float(text)
+    if param.kind == "text":
+        return text
+    if param.kind == "choice":
+        if text not in param.choices:
+            raise InvalidRequestError(f"`{param.name}` must be one of {', '.join(param.choices)}")
+        return text
     if not text:
         raise InvalidRequestError(f"`{param.name}` is empty: leave it out to start without it", code="invalid_cursor")
     return text

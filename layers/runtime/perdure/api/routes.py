@@ -10,6 +10,7 @@ from perdure.api.reading import QueryParam
 from perdure.api.route import COMMAND_ERRORS, SESSION, Call, Route
 from perdure.api.schedule_routes import SCHEDULE_ROUTES
 from perdure.api.wait_routes import WAIT_ROUTES
+from perdure.core.listing import STATUSES, WAITING_FOR
 from perdure.core.outputs import MOST_OUTPUT_CHARACTERS, OUTPUT_CHARACTERS
 from perdure.errors import NotFoundError
 
@@ -164,9 +165,16 @@ ROUTES: tuple[Route, ...] = (
         method="GET",
         path="/v1/sessions",
         operation="list_sessions",
-        doc="Your sessions, newest activity first.",
+        doc="Your sessions, newest activity first. A search looks at 500 of them; `next_cursor` goes on behind those.",
         run=_list_sessions,
-        query=(QueryParam(name="cursor", kind="cursor", doc="A `next_cursor`."), _limit(200, 50)),
+        query=(
+            QueryParam(name="cursor", kind="cursor", doc="A `next_cursor`."),
+            _limit(200, 50),
+            QueryParam(name="query", kind="text", doc="A text in the id, title or preview, in any case."),
+            QueryParam(name="waiting_for", kind="choice", doc="What it waits for.", choices=WAITING_FOR),
+            QueryParam(name="status", kind="choice", doc="What it does; `active`: a turn is open.", choices=STATUSES),
+            QueryParam(name="agent", kind="text", doc="The name of its agent."),
+        ),
         reply=shapes.SessionPage,
     ),
     Route(

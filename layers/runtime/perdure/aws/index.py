@@ -12,7 +12,7 @@ from datetime import datetime
 
 from perdure.aws import keys
 from perdure.aws.items import record_of
-from perdure.aws.table import Table, number, text
+from perdure.aws.table import Item, Table, number, text
 from perdure.core.codec import to_millis
 from perdure.core.entries import Actor
 from perdure.errors import InvalidRequestError
@@ -50,16 +50,13 @@ class SessionIndex:
         items = await self._table.batch_get([(text(row, "pk"), keys.HEAD) for row in page], strong=False)
         heads = {text(item, "pk"): record_of(item).head for item in items}
         summaries = tuple(
-            SessionSummary(session_id=keys.session_key(pk).session_id, head=heads[pk])
-            for pk in (text(row, "pk") for row in page)
+            SessionSummary(
+                session_id=keys.session_key(pk).session_id, head=heads[pk], cursor=_cursor_of(owner_key, row)
+            )
+            for pk, row in ((text(row, "pk"), row) for row in page)
             if pk in heads and heads[pk].exists
         )
-        more = len(rows) > size
-        last = page[-1] if page else None
-        next_cursor = None
-        if more and last is not None:
-            session_id = keys.session_key(text(last, "pk")).session_id
-            next_cursor = _cursor(owner_key, number(last, "last_activity"), session_id)
+        next_cursor = _cursor_of(owner_key, page[-1]) if page and len(rows) > size else None
         return SessionPage(sessions=summaries, next_cursor=next_cursor)
 
     async def sessions_due(self, now: datetime, limit: int) -> Sequence[SessionKey]:
@@ -81,8 +78,8 @@ class SessionIndex:
         return [keys.session_key(text(row, "pk")) for row in rows[:limit]]
 
 
-def _cursor(owner_key: str, last_activity: int, session_id: str) -> str:
-    body = f"{last_activity} {session_id}"
+def _cursor_of(owner_key: str, row: Item) -> str:
+    body = f"{number(row, 'last_activity')} {keys.session_key(text(row, 'pk')).session_id}"
     check = _checksum(owner_key, body)
     return base64.urlsafe_b64encode(f"{body} {check}".encode()).decode().rstrip("=")
 

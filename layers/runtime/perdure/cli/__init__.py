@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from perdure._version import __version__
+from perdure.core.listing import STATUSES, WAITING_FOR
 from perdure.errors import PerdureError, TransientError
 
 DEFAULT_AGENTS = "perdure.agents.example:agents"
@@ -83,6 +84,9 @@ def _parser() -> argparse.ArgumentParser:
     _add_database(chat)
 
     listing = commands.add_parser("sessions", help="list sessions, newest activity first")
+    listing.add_argument("--query", metavar="TEXT", help="those with a text in their id, title or preview")
+    listing.add_argument("--waiting-for", choices=WAITING_FOR, help="those that wait for something, or for this")
+    listing.add_argument("--status", choices=STATUSES, help="those that do this; active: a turn is open")
     show = commands.add_parser("show", help="state, timeline, and what a session waits for")
     show.add_argument("session", help="session id")
     for reading in (listing, show):

@@ -6,10 +6,11 @@ import argparse
 import contextlib
 import os
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
 from perdure.cli import DEFAULT_PORT
 from perdure.cli.loading import database_file, load_agents, tell_of_demo
+from perdure.core.listing import SessionSearch
 from perdure.errors import DatabaseInUseError
 from perdure.session import Session
 
@@ -24,7 +25,9 @@ class Connection(Protocol):
 
     def session(self, session_id: str, *, agent: str | None = None) -> Session: ...
 
-    async def sessions(self, *, cursor: str | None = None, limit: int = 50) -> dict[str, Any]: ...
+    async def sessions(
+        self, *, cursor: str | None = None, limit: int = 50, **search: Unpack[SessionSearch]
+    ) -> dict[str, Any]: ...
 
 
 def _server(url: str) -> Client:

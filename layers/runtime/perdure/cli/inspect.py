@@ -10,6 +10,7 @@ from perdure.cli.connecting import looking
 from perdure.cli.loading import is_still_to_be_made
 from perdure.cli.printing import print_message, print_state, print_timeline, say, shortened, stuck_as
 from perdure.cli.waits import print_waits
+from perdure.core.listing import SessionSearch
 
 NO_SESSIONS = "no sessions yet: `perdure chat` starts one"
 
@@ -19,11 +20,12 @@ async def sessions(options: argparse.Namespace) -> int:
     if not options.url and is_still_to_be_made(options.db):
         say(NO_SESSIONS)
         return 0
+    search: SessionSearch = {"query": options.query, "waiting_for": options.waiting_for, "status": options.status}
     async with looking(options) as connection:
         cursor: str | None = None
         listed = 0
         while True:
-            page = await connection.sessions(cursor=cursor, limit=200)
+            page = await connection.sessions(cursor=cursor, limit=200, **search)
             for row in page["sessions"]:
                 waits = ", ".join([*stuck_as(row), *(item["kind"] for item in row.get("waiting_for", []))])
                 status = f"{row['status']} ({waits})" if waits else row["status"]
@@ -33,7 +35,7 @@ async def sessions(options: argparse.Namespace) -> int:
             if cursor is None:
                 break
         if not listed:
-            say(NO_SESSIONS)
+            say("no session is like that" if any(search.values()) else NO_SESSIONS)
     return 0
 
 

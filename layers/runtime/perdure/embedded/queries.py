@@ -125,12 +125,11 @@ def page(tenant: str, owner: Actor, after: Place | None, limit: int, connection:
         _PAGE, (tenant, owner.issuer, owner.subject, *(after or _BEFORE_THE_NEWEST), limit + 1)
     ).fetchall()
     shown = rows[:limit]
-    summaries = tuple(SessionSummary(session_id=session_id, head=to_head(text)) for session_id, text, _ in shown)
-    more = len(rows) > limit
-    return SessionPage(
-        sessions=summaries,
-        next_cursor=write_cursor(tenant, owner, (shown[-1][2], shown[-1][0])) if more else None,
+    summaries = tuple(
+        SessionSummary(session_id=session_id, head=to_head(text), cursor=write_cursor(tenant, owner, (at, session_id)))
+        for session_id, text, at in shown
     )
+    return SessionPage(sessions=summaries, next_cursor=summaries[-1].cursor if len(rows) > limit else None)
 
 
 def due(now: int, limit: int, connection: sqlite3.Connection) -> list[SessionKey]:

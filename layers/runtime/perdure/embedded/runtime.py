@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, Unpack
 
 from perdure.access import Authorize
 from perdure.agents.definition import AgentDefinition, AgentRegistry
+from perdure.core.listing import SessionSearch
 from perdure.embedded.clock import SystemClock, new_id
 from perdure.embedded.database import Database
 from perdure.embedded.leases import SqliteLeases
@@ -135,9 +136,17 @@ class EmbeddedRuntime:
         """
         return Session(BoundService(self.service, caller), session_id, agent=agent)
 
-    async def sessions(self, *, cursor: str | None = None, limit: int = 50) -> JsonObject:
-        """Return `{sessions, next_cursor?}`, newest activity first."""
-        return await self.service.list_sessions(LOCAL_CALLER, cursor=cursor, limit=limit)
+    async def sessions(
+        self, *, cursor: str | None = None, limit: int = 50, **search: Unpack[SessionSearch]
+    ) -> JsonObject:
+        """Return `{sessions, next_cursor?}`, newest activity first; `limit` is 1 to 200, clamped.
+
+        Args:
+            search: `query`: a text in the id, title or preview, in any case; `waiting_for`: `approval`, `question`,
+                `input`, `timer`, `event`, `task`, `retry` or `any`; `status`: one of a state, or `active`; `agent`. A
+                search looks at 500 sessions at most: while there is a `next_cursor`, there may be more.
+        """
+        return await self.service.list_sessions(LOCAL_CALLER, cursor=cursor, limit=limit, **search)
 
 
 def open_runtime(

@@ -6,9 +6,10 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from perdure.agents.definition import AgentDefinition, AgentRegistry
+from perdure.core.listing import SessionSearch
 from perdure.embedded.clock import SystemClock, new_id
 from perdure.embedded.database import Database
 from perdure.embedded.leases import SqliteLeases
@@ -34,9 +35,11 @@ class Viewer:
         """Return a session; whatever would write to it fails with `DatabaseUnusableError`."""
         return Session(BoundService(self._service, LOCAL_CALLER), session_id, agent=agent)
 
-    async def sessions(self, *, cursor: str | None = None, limit: int = 50) -> JsonObject:
-        """Return `{sessions, next_cursor?}`, newest activity first."""
-        return await self._service.list_sessions(LOCAL_CALLER, cursor=cursor, limit=limit)
+    async def sessions(
+        self, *, cursor: str | None = None, limit: int = 50, **search: Unpack[SessionSearch]
+    ) -> JsonObject:
+        """Return `{sessions, next_cursor?}`, newest activity first (`EmbeddedRuntime.sessions`)."""
+        return await self._service.list_sessions(LOCAL_CALLER, cursor=cursor, limit=limit, **search)
 
 
 @contextlib.asynccontextmanager

@@ -60,6 +60,21 @@ async def test_sessions_come_newest_activity_first_through_any_number_of_pages(s
     assert await listed(store, limit=limit) == ["s-2", "s-5", "s-0", "s-4", "s-1", "s-3"]
 
 
+@pytest.mark.parametrize("limit", [1, 4, 50])
+async def test_behind_any_row_of_a_page_its_own_cursor_goes_on(store: SessionStore, limit: int) -> None:
+    for number in range(4):
+        await send(store, a_key(number), now=NOON + number // 2 * HOUR)
+    ids = await listed(store)
+    rows = (await store.list_sessions("acme", ANNA)).sessions
+
+    following = [await store.list_sessions("acme", ANNA, cursor=row.cursor, limit=limit) for row in rows]
+
+    assert [[row.session_id for row in page.sessions] for page in following] == [
+        ids[place + 1 :][:limit] for place in range(4)
+    ]
+    assert following[-1].next_cursor is None
+
+
 async def test_a_session_moves_to_the_front_when_its_turn_ends(store: SessionStore) -> None:
     await send(store, a_key(1), now=NOON)
     await send(store, a_key(2), now=NOON + HOUR)
