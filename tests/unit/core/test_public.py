@@ -165,6 +165,7 @@ def test_an_event_carries_its_cursor_step_attempt_and_time() -> None:
     assert shown == {
         "type": "model_started",
         "sequence": 2,
+        "version": 2,
         "cursor": Cursor(version=2, index=1).encode("s-1"),
         "turn_id": "turn-1",
         "step_execution_id": "model-1-0",

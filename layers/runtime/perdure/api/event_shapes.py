@@ -19,6 +19,7 @@ class Event(BaseModel):
         str, Field(examples=list(EventTypes), description="More may come; others carry a prefix with a dot.")
     ]
     sequence: int | None = None
+    version: Annotated[int | None, Field(description="The commit that it is part of; live progress has none.")] = None
     cursor: str
     turn_id: str | None = None
     step_execution_id: str | None = None

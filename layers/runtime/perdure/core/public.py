@@ -108,7 +108,7 @@ def public_event(
         index: Its place in its entry.
         progress: What its reader has seen of the steps that run.
     """
-    shown: JsonObject = {"type": event.type, "sequence": event.sequence}
+    shown: JsonObject = {"type": event.type, "sequence": event.sequence, "version": entry.version}
     shown["cursor"] = Cursor(version=entry.version, index=index + 1, progress=progress).encode(session_id)
     for name in ("turn_id", "step_execution_id", "attempt"):
         if (value := getattr(event, name)) is not None:
