@@ -1,6 +1,6 @@
 // What the unit tests of the console's pure modules are made of.
 
-import { initialState, reduce } from "../../layers/runtime/perdure/embedded/console/reducer.js";
+import { initialState, reduce } from "../../clients/js/src/reducer.js";
 import { view } from "../../layers/runtime/perdure/embedded/console/view.js";
 
 export const AT = "2026-11-30T10:00:00.000Z";

@@ -1,5 +1,5 @@
 // Tool calls, approvals, stop, sending and the timeline. Run by `test_reducer.py`, or by hand:
-// node --experimental-detect-module --test tests/browser/
+// node --experimental-detect-module --import ./tests/browser/served.mjs --test tests/browser/
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

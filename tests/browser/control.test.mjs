@@ -1,14 +1,14 @@
 // The inbox, failed turns, pause, waits, the stop's frontier and the settings. Run by `test_reducer.py`, or by hand:
-// node --experimental-detect-module --test tests/browser/
+// node --experimental-detect-module --import ./tests/browser/served.mjs --test tests/browser/
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { deliveriesFor, deliveryOf } from "../../layers/runtime/perdure/embedded/console/deliveries.js";
-import { initialState } from "../../layers/runtime/perdure/embedded/console/reducer.js";
+import { initialState } from "../../clients/js/src/reducer.js";
 import { parsed, withSetting } from "../../layers/runtime/perdure/embedded/console/settings.js";
 import { view } from "../../layers/runtime/perdure/embedded/console/view.js";
-import { moved } from "../../layers/runtime/perdure/embedded/console/waiting.js";
+import { moved } from "../../clients/js/src/order.js";
 import { activityText, countdownText, gateText } from "../../layers/runtime/perdure/embedded/console/wording.js";
 import { AT, STARTED, aMessage, aSnapshot, after, anEntry, anEvent, at, delta, steps, texts } from "./builders.mjs";
 

@@ -1,5 +1,5 @@
 // Schedules as people write and read them. Run by `test_reducer.py`, or by hand:
-// node --experimental-detect-module --test tests/browser/
+// node --experimental-detect-module --import ./tests/browser/served.mjs --test tests/browser/
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

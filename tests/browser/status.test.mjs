@@ -1,10 +1,10 @@
 // The derived status and indicator (spec SESS-03). Run by `test_reducer.py`, or by hand:
-// node --experimental-detect-module --test tests/browser/
+// node --experimental-detect-module --import ./tests/browser/served.mjs --test tests/browser/
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { initialState } from "../../layers/runtime/perdure/embedded/console/reducer.js";
+import { initialState } from "../../clients/js/src/reducer.js";
 import { view } from "../../layers/runtime/perdure/embedded/console/view.js";
 import { STARTED, aMessage, aSnapshot, after, anEvent, delta } from "./builders.mjs";
 

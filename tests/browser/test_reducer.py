@@ -21,7 +21,15 @@ def test_the_pure_modules_of_the_console_pass_their_own_tests() -> None:
     files = sorted(str(file) for file in FOLDER.glob("*.test.mjs"))
 
     ran = subprocess.run(
-        [node, "--experimental-detect-module", "--test", "--test-reporter=tap", *files],
+        [
+            node,
+            "--experimental-detect-module",
+            "--import",
+            str(FOLDER / "served.mjs"),
+            "--test",
+            "--test-reporter=tap",
+            *files,
+        ],
         capture_output=True,
         text=True,
         timeout=60,

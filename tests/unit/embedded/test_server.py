@@ -180,7 +180,15 @@ async def test_the_page_comes_with_its_type_and_may_load_nothing_from_elsewhere(
 
 @pytest.mark.parametrize(
     "path",
-    ["/console/", "/console/nothing.js", "/console/../server.py", "/console/%2e%2e/server.py", "/console//app.js"],
+    [
+        "/console/",
+        "/console/nothing.js",
+        "/console/../server.py",
+        "/console/%2e%2e/server.py",
+        "/console//app.js",
+        "/client/",
+        "/client/package.json",
+    ],
 )
 async def test_nothing_but_the_pages_files_is_served(http: httpx.AsyncClient, path: str) -> None:
     answer = await raw(

@@ -6,7 +6,15 @@ from pathlib import Path
 
 from starlette.responses import Response
 
+from perdure.errors import ConfigurationError
+
 CONSOLE = Path(__file__).parent / "console"
+
+CLIENT = Path(__file__).parent / "client"
+"""Where a wheel has the modules of the JavaScript client, which the console imports."""
+
+CLIENT_SOURCE = Path(__file__).parents[4] / "clients" / "js" / "src"
+"""Where a source checkout has them."""
 
 MEDIA_TYPES = {
     ".css": "text/css; charset=utf-8",
@@ -28,14 +36,37 @@ HEADERS = {
 
 
 def read_pages(folder: Path = CONSOLE) -> dict[str, tuple[bytes, str]]:
-    """Return content and media type by path: the page itself at `/`, what it loads under `/console/`."""
-    pages = {
-        f"/console/{file.name}": (file.read_bytes(), MEDIA_TYPES[file.suffix])
+    """Return content and media type by path: the page itself at `/`, what it loads under `/console/` and `/client/`.
+
+    Raises:
+        ConfigurationError: The modules of the client are missing, which the page can't do without.
+    """
+    pages = {**_files(folder, "/console/"), **_files(client_folder(), "/client/")}
+    pages["/"] = pages.pop("/console/index.html")
+    return pages
+
+
+def client_folder(installed: Path = CLIENT, source: Path = CLIENT_SOURCE) -> Path:
+    """Return the folder of the JavaScript client: the wheel's own, or that of the checkout that this file is part of.
+
+    Raises:
+        ConfigurationError: There is neither.
+    """
+    for folder in (installed, source):
+        if (folder / "reducer.js").is_file():
+            return folder
+    raise ConfigurationError(
+        f"the console's JavaScript client is neither at {installed} nor at {source}: "
+        "install perdure from a wheel, or run it from a complete checkout"
+    )
+
+
+def _files(folder: Path, prefix: str) -> dict[str, tuple[bytes, str]]:
+    return {
+        f"{prefix}{file.name}": (file.read_bytes(), MEDIA_TYPES[file.suffix])
         for file in sorted(folder.iterdir())
         if file.suffix in MEDIA_TYPES
     }
-    pages["/"] = pages.pop("/console/index.html")
-    return pages
 
 
 def page_response(content: bytes, media_type: str) -> Response:

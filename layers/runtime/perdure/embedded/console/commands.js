@@ -1,7 +1,7 @@
 // What a person does to a session, as requests. Each shows at once what it will do and ends as the server has it.
 
+import { moved } from "../client/order.js";
 import { ApiError, get, request, sessionPath } from "./api.js";
-import { moved } from "./waiting.js";
 
 /**
  * Return the commands of a session.

@@ -1,6 +1,6 @@
 // How turns ended, where that is not plain from their answers: lines and cards behind their last messages. Pure.
 
-import { hasFailed } from "./status.js";
+import { hasFailed } from "../client/status.js";
 
 const STOPPED = {
   interrupted: "This turn was stopped for the next message.",

@@ -1,8 +1,8 @@
 // One open session: loads it, follows it, and takes what the user does. All of it goes through the reducer.
 
+import { initialState, reduce } from "../client/reducer.js";
 import { ApiError, get, pause, sessionPath } from "./api.js";
 import { commandsOf } from "./commands.js";
-import { initialState, reduce } from "./reducer.js";
 import { follow } from "./stream.js";
 
 const PAGE = 500;

@@ -1,6 +1,6 @@
 // The timeline: turns and their steps, derived from durable events (live ones come a little earlier). Pure.
 
-import { total } from "./events.js";
+import { total } from "../client/events.js";
 
 /** How many turns the timeline shows. */
 export const TURNS_SHOWN = 50;

@@ -1,7 +1,8 @@
 // The inbox: what waits, in its order, with this page's own changes on top until they are answered. Pure.
 
+import { inboxEntries } from "../client/order.js";
+import { isPaused, isStopping } from "../client/status.js";
 import { filesText, writerOf } from "./format.js";
-import { isPaused, isStopping } from "./status.js";
 
 const NOTES = {
   inject: "joins this turn at its next model call",
@@ -11,7 +12,7 @@ const NOTES = {
 
 /** Return the rows of the inbox; messages that are still being sent come last. `turn`: the running one, or null. */
 export function inboxOf(state, turn) {
-  const entries = ordered(state.snapshot?.inbox ?? [], state.doing.order?.ids);
+  const entries = inboxEntries(state);
   const takesMore = turn !== null && !isStopping(state, turn);
   const rows = entries.map((entry, index) => {
     const doing = state.doing[`inbox/${entry.message_id}`];
@@ -45,20 +46,6 @@ function noteOf(entry) {
   const writer = writerOf(entry);
   const how = NOTES[entry.delivery] ?? (entry.urgent ? "before all that is not urgent" : null);
   return [writer && `From ${writer}`, how, filesText(entry.files ?? [])].filter(Boolean).join(" · ");
-}
-
-/** Return the ids with one of them before another one, or at the end. */
-export function moved(ids, id, before) {
-  const others = ids.filter((other) => other !== id);
-  const place = before === null ? others.length : others.indexOf(before);
-  return [...others.slice(0, place), id, ...others.slice(place)];
-}
-
-// Behind what the page's order does not know yet; what it still knows and is gone is left out.
-function ordered(entries, ids) {
-  if (!ids) return entries;
-  const place = (entry) => (ids.includes(entry.message_id) ? ids.indexOf(entry.message_id) : ids.length);
-  return entries.toSorted((one, other) => place(one) - place(other));
 }
 
 function deliveriesOf(entry, takesMore) {

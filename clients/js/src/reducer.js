@@ -1,7 +1,7 @@
 // The one place where server data becomes the page's state: (state, action) -> state, pure, nothing is changed in place.
 //
 // The snapshot is the truth about messages; events tell what happens until the next snapshot, and are the only
-// source of live text and of the timeline. `view.js` derives what is shown.
+// source of live text and of the timeline.
 
 import { foldEvent } from "./events.js";
 import { takeLocal } from "./local.js";

@@ -1,0 +1,49 @@
+// The text of model steps that have not been stored yet, and where it stands among the messages. Pure.
+
+/**
+ * Return the live texts that are to be shown: `{ key, stepId, turnId, text, reasoning, held, live, attempt }`.
+ *
+ * Live text is shown until the message that replaces it is there, and never beside it. `key` is the one that the
+ * message will have (`<turn>/<how-manieth answer of the turn>`), so that what is drawn of the one turns into the other.
+ * `held`: this page has stopped its turn, and it grows no more (spec STOP-07).
+ */
+export function liveTexts(state) {
+  return Object.values(state.partials)
+    .map((partial) => ({ ...partial, ...previewOf(state, partial) }))
+    .filter((partial) => (partial.text || partial.reasoning) && !isStored(state, partial))
+    .map((partial) => ({
+      key: `${partial.turnId}/${ordinalOf(state, partial) ?? partial.stepId}`,
+      stepId: partial.stepId,
+      turnId: partial.turnId,
+      text: partial.text,
+      reasoning: partial.reasoning,
+      held: Boolean(partial.held),
+      live: !partial.held && partial.finishedSequence === undefined,
+      attempt: partial.attempt,
+    }));
+}
+
+// From the moment of this page's stop on, an answer grows no more; what is stored comes with the snapshot.
+function previewOf(state, { stepId, turnId }) {
+  if (state.stopping?.turnId !== turnId) return {};
+  const { text = "", reasoning = "" } = state.stopping.partials[stepId] ?? {};
+  return { text, reasoning, held: true };
+}
+
+function isStored(state, partial) {
+  if (partial.finishedSequence <= state.asOf) return true;
+  const stored = state.messages.filter((message) => message.turn_id === partial.turnId);
+  const turnOver = stored.length > 0 && state.snapshot?.state?.turn_id !== partial.turnId;
+  if (turnOver) return true;
+  const ordinal = ordinalOf(state, partial);
+  return ordinal !== null && stored.filter((message) => message.role === "assistant").length >= ordinal;
+}
+
+// The how-manieth model step of its turn; every committed one but the last left one message of the assistant.
+// Null when the start of the turn was not seen.
+function ordinalOf(state, partial) {
+  const turn = state.turns[partial.turnId];
+  if (turn?.startedSequence === undefined) return null;
+  const models = turn.steps.filter((id) => state.steps[id]?.kind === "model");
+  return models.indexOf(partial.stepId) + 1 || null;
+}
