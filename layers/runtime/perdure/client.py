@@ -287,6 +287,9 @@ class HttpApi(HttpSchedules):
     async def messages(self, session_id: str, *, before: str | None = None, limit: int = 50) -> JsonObject:
         return await self._get(path_of(session_id, "messages"), {"before": before, "limit": limit})
 
+    async def turn(self, session_id: str, turn_id: str) -> JsonObject:
+        return await self._get(path_of(session_id, "turns", turn_id), {})
+
     async def events(
         self, session_id: str, *, after: str | None = None, limit: int = 500, wait_seconds: float = 0
     ) -> JsonObject:

@@ -39,6 +39,7 @@ from perdure.scheduling import ScheduleOperations
 from perdure.signed_approvals import SignedApprovalOperations
 from perdure.steps.outputs import find_output
 from perdure.trusted import TrustedOperations
+from perdure.turn_reading import read_turn
 from perdure.waiting import WaitOperations
 from perdure.webhooks import Webhook, from_environment, named, receive, verify
 
@@ -166,6 +167,15 @@ class Service(
         if not await self._visible(caller, key):
             return {"messages": []}
         return await self._reader.messages(key, before=before, limit=clamped(limit, 200))
+
+    async def turn(self, caller: Caller, session_id: str, turn_id: str) -> JsonObject:
+        """Return one turn by itself: how it went, what it answered and what it used (`turn_reading`).
+
+        Raises:
+            NotFoundError: `turn_not_found`.
+        """
+        key = session_key(caller, session_id)
+        return await read_turn(self._ports.store, key, await self._visible(caller, key), turn_id)
 
     async def events(
         self,

@@ -53,6 +53,8 @@ class SessionApi(ControlApi, WaitApi, ScheduleApi, ApprovalApi, Protocol):
 
     async def messages(self, session_id: str, *, before: str | None = None, limit: int = 50) -> JsonObject: ...
 
+    async def turn(self, session_id: str, turn_id: str) -> JsonObject: ...
+
     async def events(
         self, session_id: str, *, after: str | None = None, limit: int = 500, wait_seconds: float = 0
     ) -> JsonObject: ...
@@ -75,6 +77,9 @@ class BoundService(BoundControls, BoundWaits, BoundSchedules, BoundApprovals):
 
     async def messages(self, session_id: str, **arguments: Any) -> JsonObject:
         return await self._service.messages(self._caller, session_id, **arguments)
+
+    async def turn(self, session_id: str, turn_id: str) -> JsonObject:
+        return await self._service.turn(self._caller, session_id, turn_id)
 
     async def events(self, session_id: str, **arguments: Any) -> JsonObject:
         return await self._service.events(self._caller, session_id, **arguments)
@@ -273,6 +278,18 @@ class Session(SessionControls, SessionWaits, SessionSchedules, SessionApprovals)
         """
         place = None if before is None else str(before)
         return await self._api.messages(self.session_id, before=place, limit=limit)
+
+    async def turn(self, turn_id: str) -> JsonObject:
+        """Return one turn by itself, whose cost does not grow with the session's history.
+
+        `{turn_id, status, started_at, ended_at?, message_ids, answer?, error?, reason?, tool_calls, usage, cursor}`:
+        `status` is `running` or how it ended (`state.last_turn`), `answer` the agent's message that it ended with,
+        and `cursor` stands right before its first event.
+
+        Raises:
+            NotFoundError: `turn_not_found`.
+        """
+        return await self._api.turn(self.session_id, turn_id)
 
     async def event_page(self, after: str | None = None, limit: int = 500) -> JsonObject:
         """Return `{events, cursor}` without waiting: a page of events as the wire has them; an empty one is the end.

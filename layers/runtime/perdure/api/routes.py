@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.api import agent_shapes, event_shapes, result_shapes, shapes
+from perdure.api import agent_shapes, event_shapes, result_shapes, shapes, turn_shapes
 from perdure.api.bodies import EventBody, InputBody, InterruptBody
 from perdure.api.control_routes import CONTROL_ROUTES
 from perdure.api.messages import JsonObject
@@ -38,6 +38,10 @@ async def _snapshot(call: Call) -> JsonObject:
 
 async def _messages(call: Call) -> JsonObject:
     return await call.service.messages(call.caller, call.session_id, **call.query)
+
+
+async def _turn(call: Call) -> JsonObject:
+    return await call.service.turn(call.caller, call.session_id, call.path["turn_id"])
 
 
 async def _events(call: Call) -> JsonObject:
@@ -117,6 +121,15 @@ ROUTES: tuple[Route, ...] = (
             _limit(200, 50),
         ),
         reply=shapes.MessagePage,
+        errors=(404,),
+    ),
+    Route(
+        method="GET",
+        path=f"{SESSION}/turns/{{turn_id}}",
+        operation="get_turn",
+        doc="One turn by itself: how it went, what it answered and what it used.",
+        run=_turn,
+        reply=turn_shapes.TurnView,
         errors=(404,),
     ),
     Route(

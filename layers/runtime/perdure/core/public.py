@@ -253,7 +253,7 @@ def public_state(head: Head, *, taken: bool = False) -> JsonObject | None:
         state["last_turn"] = _last_turn(head.last_turn)
     if head.last_turn_error is not None:
         state["last_turn_error"] = {"code": head.last_turn_error.code, "message": head.last_turn_error.message}
-    if waiting := _waiting_for(head):
+    if waiting := public_waiting_for(head):
         state["waiting_for"] = waiting
     if head.grants:
         state["grants"] = [_grant(each) for each in head.grants]
@@ -297,7 +297,8 @@ def _operation(step: ModelStep, *, taken: bool) -> JsonObject:
     }
 
 
-def _waiting_for(head: Head) -> list[JsonObject]:
+def public_waiting_for(head: Head) -> list[JsonObject]:
+    """Return what a session waits for, besides a worker (surface §4.2)."""
     waiting: list[JsonObject] = []
     for interrupt in _pending(head):
         assert interrupt.raised_at is not None, "a pending one was raised"
@@ -347,6 +348,6 @@ def public_summary(session_id: str, head: Head) -> JsonObject:
     if head.last_activity_at is not None:
         row["last_activity_at"] = format_time(head.last_activity_at)
     row |= _gates(head)
-    if waiting := _waiting_for(head):
+    if waiting := public_waiting_for(head):
         row["waiting_for"] = waiting
     return row
