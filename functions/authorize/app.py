@@ -1,6 +1,6 @@
 """Redeem a ticket. Trigger: the authorizer of the WebSocket API's `$connect`, with `?ticket=`."""
 
+from perdure.aws.authorizers import authorize_handler
 from perdure.aws.bootstrap import runtime
-from perdure.aws.sockets import authorize_handler
 
 handler = authorize_handler(runtime)

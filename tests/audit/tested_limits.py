@@ -49,6 +49,7 @@ LIMITS: dict[str, tuple[str, ...] | str] = {
     "unit/aws/test_queues.py::test_a_group_is_named_legally_and_differs_between_tenants",
     "MAX_SCHEDULE_NAME": "no emulator enforces it, and ours have 62 characters whatever a timer is called: "
     "unit/aws/test_queues.py::test_a_schedule_has_one_legal_name; the number is held against botocore's here",
+    "MAX_STREAM": ("unit/aws/test_settings.py::test_a_stream_lasts_no_longer_than_its_function",),
     "SCHEDULE_LEAD": (
         "unit/aws/test_queues.py::test_a_schedule_fires_fifteen_minutes_early_once_and_deletes_itself",
         f"{HERE}::test_the_rest_of_a_schedules_wait_fits_into_one_delay",

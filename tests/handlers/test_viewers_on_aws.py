@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from datetime import timedelta
 from typing import Any
+
+import pytest
 
 from perdure.testing.gateway import Connection
 from perdure.testing.lambda_harness import LambdaHarness
@@ -59,6 +62,35 @@ def test_a_ticket_is_good_for_a_minute(harness: LambdaHarness) -> None:
 def test_nobody_gets_in_with_an_invented_ticket_and_it_is_no_error(harness: LambdaHarness) -> None:
     assert harness.gateway.connect("invented") is None
     assert harness.invocations[-1].error is None
+
+
+@pytest.mark.parametrize(
+    ("allowed", "origin", "gets_in"),
+    [
+        ("https://app.example.com,https://b.example.com", "https://b.example.com", True),
+        ("https://app.example.com", "https://app.example.com.evil.example", False),
+        ("https://app.example.com", "null", False),
+        ("https://app.example.com", None, True),  # no browser
+        ("", "https://anywhere.example.com", True),  # the stack names no origins
+    ],
+)
+def test_a_page_gets_in_from_an_allowed_origin_only(
+    harness: LambdaHarness, allowed: str, origin: str | None, gets_in: bool
+) -> None:
+    harness._settings = dataclasses.replace(harness._settings, allowed_origins=allowed)
+
+    connection = harness.gateway.connect(a_ticket(harness), origin=origin)
+
+    assert (connection is not None) is gets_in
+    assert harness.invocations[-1].error is None
+
+
+def test_a_page_that_is_refused_has_not_used_the_ticket_up(harness: LambdaHarness) -> None:
+    harness._settings = dataclasses.replace(harness._settings, allowed_origins="https://app.example.com")
+    ticket = a_ticket(harness)
+
+    assert harness.gateway.connect(ticket, origin="https://evil.example.com") is None
+    assert harness.gateway.connect(ticket, origin="https://app.example.com") is not None
 
 
 # --- asking ------------------------------------------------------------------------------------------------------

@@ -60,6 +60,25 @@ def test_a_schedule_fires_no_longer_before_its_time_than_a_message_can_wait(
             Settings.from_environment(given)
 
 
+@pytest.mark.parametrize(("seconds", "good"), [("900", True), ("901", False), ("", False)])
+def test_a_stream_lasts_no_longer_than_its_function(environment: dict[str, str], seconds: str, good: bool) -> None:
+    given = environment | {"STREAM_SECONDS": seconds}
+
+    if good:
+        assert Settings.from_environment(given).stream_seconds == int(seconds)
+    else:
+        with pytest.raises(ConfigurationError, match="STREAM_SECONDS"):
+            Settings.from_environment(given)
+
+
+def test_origins_are_a_list_and_the_sockets_address_is_that_of_its_stage(environment: dict[str, str]) -> None:
+    given = environment | {"ALLOWED_ORIGINS": "https://a.example.com,https://b.example.com"}
+
+    assert Settings.from_environment(given).origins == ["https://a.example.com", "https://b.example.com"]
+    assert Settings.from_environment(environment | {"ALLOWED_ORIGINS": ""}).origins == []
+    assert Settings.from_environment(given).socket_url == "wss://socket.execute-api.us-east-1.amazonaws.com/live"
+
+
 @pytest.mark.parametrize("agents", ["agents", "agents:", ":agents", "a b:c"])
 def test_agents_are_named_by_module_and_attribute(environment: dict[str, str], agents: str) -> None:
     with pytest.raises(ConfigurationError, match="PERDURE_AGENTS"):

@@ -9,26 +9,22 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-from collections.abc import Callable, Coroutine, Mapping
-from datetime import UTC, datetime
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 
+from perdure.api.claims import caller_of_claims
 from perdure.api.failures import envelope, failure
 from perdure.api.handle import handle
 from perdure.api.messages import ApiRequest, ApiResponse, JsonObject, TicketIssuer
 from perdure.api.routes import ROUTES
-from perdure.core.entries import Actor
-from perdure.errors import ForbiddenError, PerdureError
+from perdure.errors import PerdureError
 from perdure.service import Caller, Service
 
 MAX_RESPONSE_BYTES = 5 * 1024 * 1024
 """Largest response body, in bytes. Lambda's limit is 6 MB for the whole answer, in which the body is a JSON string
 again (AWS Lambda Developer Guide, "Lambda quotas")."""
-
-MAX_CLAIM = 1024
-"""Longest claim that is taken, in characters; subjects of real issuers have at most 255."""
 
 Handler = Callable[[JsonObject, Any], JsonObject]
 Run = Callable[[Coroutine[Any, Any, ApiResponse]], ApiResponse]
@@ -105,26 +101,7 @@ def caller_of(event: JsonObject, tenant_claim: str) -> Caller | None:
     claims = event["requestContext"].get("authorizer", {}).get("jwt", {}).get("claims")
     if claims is None:
         return None
-    return Caller(
-        tenant=_claim(claims, tenant_claim),
-        actor=Actor(issuer=_claim(claims, "iss"), subject=_claim(claims, "sub")),
-        until=_end_of(claims),
-    )
-
-
-def _end_of(claims: Mapping[str, Any]) -> datetime | None:
-    """Return when the token ends. The gateway has checked it, and hands numbers over as text."""
-    try:
-        return datetime.fromtimestamp(float(claims["exp"]), UTC)
-    except (KeyError, TypeError, ValueError, OverflowError, OSError):
-        return None
-
-
-def _claim(claims: Mapping[str, Any], name: str) -> str:
-    value = claims.get(name)
-    if not isinstance(value, str) or not value.strip() or len(value) > MAX_CLAIM:
-        raise ForbiddenError(f"the token has no usable claim {name!r}: ask its issuer for one")
-    return value
+    return caller_of_claims(claims, tenant_claim)
 
 
 def _path_of(path: str, stage: str) -> str:

@@ -31,6 +31,7 @@ from perdure.steps.base import StepDeps
 if TYPE_CHECKING:  # what only the API's functions need
     from perdure.access import Authorize
     from perdure.aws.tickets import SocketTickets
+    from perdure.aws.tokens import TokenVerifier
     from perdure.aws.webhook_secrets import WebhookSecrets
     from perdure.webhooks import Webhook
 
@@ -93,6 +94,16 @@ class Runtime:
         from perdure.aws.tickets import SocketTickets
 
         return SocketTickets(self.table, self.clock, self.new_id)
+
+    @cached_property
+    def tokens(self) -> TokenVerifier:
+        """Verifies bearer tokens, for the authorizer of the stream API."""
+        from perdure.aws.tokens import TokenVerifier
+
+        audience = [value for value in self.settings.jwt_audience.split(",") if value]
+        if not (self.settings.jwt_issuer and audience):
+            raise ConfigurationError("JWT_ISSUER and JWT_AUDIENCE are not set: template.yaml sets them")
+        return TokenVerifier(issuer=self.settings.jwt_issuer, audience=audience, clock=self.clock)
 
     @cached_property
     def queue(self) -> SqsStepQueue:

@@ -106,3 +106,8 @@ Scheduler has a precision of 60 s (user guide), and a time that has passed is re
 
 DEADLINE_MARGIN = timedelta(seconds=30)
 """A step must end this long before its function does, so that the attempt is recorded from inside (spec AWS-01)."""
+
+# --- the stream API ----------------------------------------------------------------------------------------------
+
+MAX_STREAM = timedelta(seconds=900)
+"""Longest request of the stream API and of the function behind it (API Gateway and Lambda quotas)."""

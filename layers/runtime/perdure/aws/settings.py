@@ -8,11 +8,16 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
-from perdure.aws.limits import SCHEDULE_LEAD
+from perdure.aws.limits import MAX_STREAM, SCHEDULE_LEAD
 from perdure.errors import ConfigurationError
 
 _LEAD_SECONDS = int(SCHEDULE_LEAD.total_seconds())
+STREAM_SECONDS = int(MAX_STREAM.total_seconds())
 _AGENTS = re.compile(r"[\w.]+:\w+")
+_SECONDS = {"schedule_lead_seconds": _LEAD_SECONDS, "stream_seconds": STREAM_SECONDS}
+"""Settings that are whole numbers of seconds, and the most that each may be."""
+
+_MAY_BE_EMPTY = ("model_key_secret_arn", "webhook_secrets_arn", "allowed_origins")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +45,12 @@ class Settings:
     schedule_lead_seconds: int = _LEAD_SECONDS
     model_key_secret_arn: str = ""  # set for functions that call models, if there is such a secret
     webhook_secrets_arn: str = ""  # set for the function that answers the HTTP API, if there is such a secret
+    stream_url: str = ""  # set for the functions that answer a request for it
+    stream_api_id: str = ""  # set for the function behind the stream API
+    stream_seconds: int = STREAM_SECONDS
+    allowed_origins: str = ""  # set for authorizers and for the function behind the stream API; separated by commas
+    jwt_issuer: str = ""  # set for the authorizer of the stream API
+    jwt_audience: str = ""  # the same; separated by commas
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Settings:
@@ -57,9 +68,18 @@ class Settings:
                 "template.yaml sets them for every function (PERDURE_AGENTS is `module:attribute`)"
             )
         values: dict[str, Any] = {field.name: value for field, value in read.items() if value is not None}
-        if "schedule_lead_seconds" in values:
-            values["schedule_lead_seconds"] = int(values["schedule_lead_seconds"])
+        values |= {name: int(values[name]) for name in _SECONDS if name in values}
         return cls(**values)
+
+    @property
+    def origins(self) -> list[str]:
+        """Origins whose pages may open streams and sockets; none: the stack names none."""
+        return [origin for origin in self.allowed_origins.split(",") if origin]
+
+    @property
+    def socket_url(self) -> str:
+        """Where a client opens a WebSocket."""
+        return f"wss://{self.socket_endpoint.removeprefix('https://')}"
 
     @property
     def step_queue_urls(self) -> dict[str, str]:
@@ -76,6 +96,6 @@ class Settings:
 def _fits(name: str, value: str) -> bool:
     if name == "perdure_agents":
         return _AGENTS.fullmatch(value) is not None
-    if name == "schedule_lead_seconds":
-        return value.isdecimal() and int(value) <= _LEAD_SECONDS
-    return name in ("model_key_secret_arn", "webhook_secrets_arn") or bool(value)
+    if name in _SECONDS:
+        return value.isdecimal() and int(value) <= _SECONDS[name]
+    return name in _MAY_BE_EMPTY or bool(value)

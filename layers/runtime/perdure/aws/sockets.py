@@ -14,13 +14,12 @@ from typing import Any
 from perdure.access import check_access
 from perdure.api.frames import PONG, Ping, Unsubscribe, error_frame, no_session, read_frame
 from perdure.api.messages import TicketIssuer
-from perdure.aws import keys
 from perdure.aws.bootstrap import Runtime
 from perdure.aws.handlers import Handler
+from perdure.aws.holders import read_holder
 from perdure.aws.limits import TICKET_LIFETIME
 from perdure.aws.tickets import TicketHolder
-from perdure.core.codec import format_time, from_millis, to_millis
-from perdure.core.entries import Actor
+from perdure.core.codec import format_time
 from perdure.errors import RequestError, TransientError, UnauthorizedError
 from perdure.ports import SessionKey
 from perdure.service import Caller
@@ -30,36 +29,6 @@ logger = logging.getLogger("perdure")
 JsonObject = dict[str, Any]
 
 _OK: JsonObject = {"statusCode": 200}
-
-
-def authorize_handler(runtime: Callable[[], Runtime]) -> Handler:
-    """Return the authorizer of `$connect`: it uses up the ticket and says whose connection this is."""
-
-    def handler(event: JsonObject, _context: Any) -> JsonObject:
-        container = runtime()
-        ticket = (event.get("queryStringParameters") or {}).get("ticket") or ""
-        holder = container.run(container.tickets.redeem(ticket)) if ticket else None
-        return _verdict(event["methodArn"], holder)
-
-    return handler
-
-
-def _verdict(method_arn: str, holder: TicketHolder | None) -> JsonObject:
-    """Return an IAM policy. A refusal is an answer and not an error, so that it raises no alarm."""
-    statement = {
-        "Action": "execute-api:Invoke",
-        "Effect": "Allow" if holder else "Deny",
-        "Resource": method_arn,
-    }
-    policy = {"Version": "2012-10-17", "Statement": [statement]}
-    if holder is None:
-        return {"principalId": "nobody", "policyDocument": policy}
-    return {
-        # Shown in API Gateway's own logs, hence no name.
-        "principalId": keys.sha256(json.dumps([holder.actor.issuer, holder.actor.subject])),
-        "policyDocument": policy,
-        "context": {"holder": _written(holder)},
-    }
 
 
 def socket_handler(runtime: Callable[[], Runtime]) -> Handler:
@@ -99,7 +68,7 @@ async def _carry_out(container: Runtime, event: JsonObject) -> JsonObject:
     frame = read_frame(event.get("body"))
     if isinstance(frame, Ping):
         return PONG
-    holder = _read(context["authorizer"]["holder"])
+    holder = read_holder(context["authorizer"]["holder"])
     if holder.until is not None and holder.until <= container.clock.now():
         raise UnauthorizedError("the token of this connection has ended: connect again with a new ticket")
     key = SessionKey(tenant=holder.tenant, session_id=frame.session_id)
@@ -125,15 +94,3 @@ def ticket_issuer(runtime: Callable[[], Runtime]) -> TicketIssuer:
         return {"ticket": await container.tickets.issue(holder), "expires_at": format_time(ends_at)}
 
     return issue
-
-
-def _written(holder: TicketHolder) -> str:
-    """Return a holder as ASCII JSON: an authorizer's context takes flat text only."""
-    until = to_millis(holder.until) if holder.until else None
-    return json.dumps([holder.tenant, holder.actor.issuer, holder.actor.subject, until])
-
-
-def _read(written: str) -> TicketHolder:
-    tenant, issuer, subject, until = json.loads(written)
-    actor = Actor(issuer=issuer, subject=subject)
-    return TicketHolder(tenant=tenant, actor=actor, until=from_millis(until) if until is not None else None)

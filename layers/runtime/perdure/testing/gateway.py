@@ -148,7 +148,7 @@ class Gateway:
 
     # --- WebSocket -----------------------------------------------------------------------------------------------
 
-    def connect(self, ticket: str | None) -> Connection | None:
+    def connect(self, ticket: str | None, *, origin: str | None = None) -> Connection | None:
         """Open a connection. None: the authorizer refused it (403), or there was no ticket to look at (401)."""
         if not ticket:
             return None
@@ -156,7 +156,7 @@ class Gateway:
         query = {"queryStringParameters": {"ticket": ticket}, "multiValueQueryStringParameters": {"ticket": [ticket]}}
         request: JsonObject = {
             **query,
-            "headers": {},
+            "headers": {"Origin": origin} if origin else {},
             "requestContext": self._context(connection_id, "$connect", "CONNECT"),
         }
         verdict = self._invoke("authorize", {**request, "type": "REQUEST", "methodArn": METHOD_ARN}).answer
