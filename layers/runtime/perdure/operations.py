@@ -15,6 +15,7 @@ from perdure.core.head import Head
 from perdure.core.interrupts import pending_interrupt
 from perdure.core.wait_commands import ChangeWait
 from perdure.errors import InvalidRequestError, RequestConflictError, StoreUnavailableError, UnsettledError
+from perdure.feed import Follower
 from perdure.ports import SessionKey
 from perdure.reading import Reader
 from perdure.steps.base import StepDeps
@@ -54,6 +55,7 @@ class Operations:
         self._knows_agents = knows_agents
         self._ports = deps.ports
         self._reader = Reader(deps.ports)
+        self._follower = Follower(deps.ports, self._reader)
 
     async def _execute(
         self, caller: Caller, key: SessionKey, command: Command, *, check: Callable[[Head], None] | None = None

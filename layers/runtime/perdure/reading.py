@@ -1,21 +1,18 @@
-"""How a session is shown: snapshots, pages of messages, events after a cursor. Reads only."""
+"""How a session is shown: snapshots and pages of messages. Reads only; what follows a cursor is in `feed.py`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from perdure.core.bounds import MAX_PAGE_BYTES, MAX_SHOWN_BYTES, fitted, newest_within, oldest_within
-from perdure.core.codec import format_time
-from perdure.core.cursor import Cursor, StepProgress
+from perdure.core.bounds import MAX_PAGE_BYTES, MAX_SHOWN_BYTES, fitted, newest_within
+from perdure.core.cursor import Cursor
 from perdure.core.entries import Entry, Input, Message
-from perdure.core.expected import Dispatch, awaited_steps
 from perdure.core.fates import TurnFate, fates_of
 from perdure.core.head import Frontier, Head
 from perdure.core.public import (
     inputs_of,
     public_calls,
-    public_event,
     public_interrupts,
     public_message,
     public_state,
@@ -24,7 +21,7 @@ from perdure.core.public import (
 )
 from perdure.core.seeding import SEED_TURN
 from perdure.errors import InvalidRequestError
-from perdure.ports import LiveEvent, Ports, SessionKey
+from perdure.ports import Ports, SessionKey
 from perdure.steps.progress import parts_of
 
 JsonObject = dict[str, Any]
@@ -39,12 +36,6 @@ OTHER_SHARE = MAX_PAGE_BYTES // 8
 
 ENTRIES_PER_READ = 100
 """Entries that are read at a time when messages are looked for backwards."""
-
-QUICK_LOOKS = 10
-"""Fruitless looks for events that follow each other without a rest. A commit may be seen just before its word comes."""
-
-REST_SECONDS = 0.02
-"""Rest between fruitless looks after that, so that a word of something that is not shown can't make a busy loop."""
 
 
 class Reader:
@@ -213,83 +204,15 @@ class Reader:
             fates = fates_of([*log.entries, *read], head)
         return fates
 
-    async def events(
-        self, key: SessionKey, *, after: Cursor, limit: int, wait_seconds: float, head: Head | None = None
-    ) -> JsonObject:
-        """Return events after a cursor, waiting for the first one if there is none.
-
-        Args:
-            head: The session as the caller saw it just now. Behind its end there is nothing to look at, so a viewer
-                that has seen all waits at once.
-        """
-        clock = self._ports.clock
-        give_up = clock.now().timestamp() + wait_seconds
-        looks = 0
-        if head is not None and after.version > head.version and wait_seconds > 0:
-            looks = 1
-            await self._more(key, head, after.progress, wait_seconds)
-        while True:
-            events, cursor, head = await self._events_now(key, after, limit)
-            left = give_up - clock.now().timestamp()
-            if events or left <= 0:
-                shown = oldest_within(events, MAX_PAGE_BYTES)
-                whole = len(shown) == len(events)
-                return {"events": shown, "cursor": cursor.encode(key.session_id) if whole else shown[-1]["cursor"]}
-            if looks:  # lets others run, too: neither the read nor the wait has to
-                await clock.sleep(0 if looks <= QUICK_LOOKS else min(REST_SECONDS, left))
-            looks += 1
-            await self._more(key, head, cursor.progress, left)
-
-    async def _more(self, key: SessionKey, head: Head, progress: tuple[StepProgress, ...], seconds: float) -> None:
-        """Wait for something that is not in this head, nor in this progress of its steps."""
-        seen = sum([number for _, _, number in _of_running(progress, awaited_steps(head))])
-        await self._ports.live.wait(key, version=head.version, seen=seen, timeout_seconds=seconds)
-
-    async def _events_now(self, key: SessionKey, after: Cursor, limit: int) -> tuple[list[JsonObject], Cursor, Head]:
-        log = await self._ports.store.read(key, first=max(after.version, 1), limit=limit)
-        events: list[JsonObject] = []
-        place = after
-        running = awaited_steps(log.head)
-        seen_progress = _of_running(after.progress, running)
-        for entry in log.entries:
-            seen = after.index if entry.version == after.version else 0
-            for index, event in enumerate(entry.events[seen:], start=seen):
-                if len(events) == limit:
-                    return events, place, log.head
-                place = Cursor(version=entry.version, index=index + 1, progress=seen_progress)
-                events.append(public_event(event, entry, index, key.session_id, seen_progress))
-        if log.entries:  # all of them were shown, or had no events
-            place = Cursor(version=log.entries[-1].version + 1, progress=seen_progress)
-        if place.version > log.head.version or log.head.version == 0:
-            turn_id = log.head.turn.turn_id if log.head.turn else None
-            progress, place = await self._progress(key, turn_id, running, after, place, limit - len(events))
-            events += progress
-        return events, place, log.head
-
-    async def _progress(
-        self,
-        key: SessionKey,
-        turn_id: str | None,
-        running: Sequence[Dispatch],
-        after: Cursor,
-        place: Cursor,
-        room: int,
-    ) -> tuple[list[JsonObject], Cursor]:
-        """Return the progress of the steps that still run, all of it from their start unless the cursor saw it."""
-        shown: list[JsonObject] = []
-        counts: dict[str, tuple[int, int]] = {}
-        for dispatch in running:
-            step, attempt = dispatch.step_id, dispatch.attempt
-            seen = after.seen(step, attempt)
-            counts[step] = (attempt, seen)
-            for event in await self._ports.live.progress(key, step, attempt, seen):
-                if len(shown) >= room:
-                    break
-                seen += 1
-                counts[step] = (attempt, seen)
-                cursor = _with_progress(place, counts).encode(key.session_id)
-                shown.append(_live_event(event, turn_id, step, attempt, cursor))
-        return shown, _with_progress(place, counts)
+    async def messages_of(self, key: SessionKey, entries: Sequence[Entry], head: Head) -> dict[int, list[JsonObject]]:
+        """Return the messages of some entries that follow each other, by version."""
+        pairs = [(message, entry) for entry in entries for message in entry.messages]
+        inputs = await self._inputs(key, pairs)
+        fates = await self._fates(key, entries, pairs[-1][0].turn_id if pairs else None, head)
+        shown: dict[int, list[JsonObject]] = {}
+        for message, entry in pairs:
+            shown.setdefault(entry.version, []).append(public_message(message, entry, inputs, fates))
+        return shown
 
     async def _inputs(self, key: SessionKey, pairs: Sequence[tuple[Message, Entry]]) -> dict[Any, Input]:
         """Return the accepted inputs that the users' messages of some entries point at (`inputs_of`)."""
@@ -331,27 +254,6 @@ class Reader:
             if not log.entries:
                 return None
             version = log.entries[-1].version + 1
-
-
-def _of_running(progress: tuple[StepProgress, ...], running: Sequence[Dispatch]) -> tuple[StepProgress, ...]:
-    """Return what was seen of the steps that run; what became of others is in the log."""
-    if not progress:
-        return ()
-    open_steps = {(dispatch.step_id, dispatch.attempt) for dispatch in running}
-    return tuple([step for step in progress if step[:2] in open_steps])
-
-
-def _with_progress(place: Cursor, counts: dict[str, tuple[int, int]]) -> Cursor:
-    seen = tuple((step, attempt, number) for step, (attempt, number) in counts.items() if number)
-    return Cursor(version=place.version, index=place.index, progress=seen)
-
-
-def _live_event(event: LiveEvent, turn_id: str | None, step: str, attempt: int, cursor: str) -> JsonObject:
-    shown: JsonObject = {"type": event.type, "cursor": cursor}
-    if turn_id is not None:
-        shown["turn_id"] = turn_id
-    shown |= {"step_execution_id": step, "attempt": attempt, "at": format_time(event.at), "payload": event.payload}
-    return shown
 
 
 def _shown_turn(head: Head) -> tuple[str, int]:

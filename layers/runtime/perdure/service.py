@@ -32,6 +32,7 @@ from perdure.core.cursor import Cursor
 from perdure.core.limits import MAX_SETTINGS_BYTES
 from perdure.core.outputs import MOST_OUTPUT_CHARACTERS, OUTPUT_CHARACTERS, output_page
 from perdure.errors import InvalidRequestError
+from perdure.feed import Feed, TurnPlace
 from perdure.input_files import checked_files
 from perdure.listing import find_sessions, session_filter
 from perdure.orphans import OrphanOperations
@@ -197,9 +198,38 @@ class Service(
             await self._ports.live.wait(key, version=0, seen=0, timeout_seconds=wait_seconds_of(wait_seconds))
             if not await self._visible(caller, key):
                 return {"events": [], "cursor": cursor.encode(session_id)}
-        return await self._reader.events(
+        return await self._follower.events(
             key, after=cursor, limit=clamped(limit, 500), wait_seconds=wait_seconds_of(wait_seconds), head=head
         )
+
+    async def feed(
+        self,
+        caller: Caller,
+        session_id: str,
+        *,
+        after: str | None = None,
+        limit: int = 500,
+        wait_seconds: float = 0,
+    ) -> Feed:
+        """Return what follows a cursor as commits with their messages and events, then the progress of what runs.
+
+        Waits up to `wait_seconds` (0-20) for the first item. What streams are made from (`perdure.streams`).
+
+        Raises:
+            NotFoundError: `session_not_found`: the session is somebody else's.
+        """
+        key = session_key(caller, session_id)
+        cursor = Cursor.decode(after, session_id) if after is not None else Cursor()
+        head = await self._visible(caller, key)
+        return await self._follower.feed(
+            key, after=cursor, limit=clamped(limit, 500), wait_seconds=wait_seconds_of(wait_seconds), head=head
+        )
+
+    async def turn_place(self, caller: Caller, session_id: str, turn_id: str | None = None) -> TurnPlace | None:
+        """Return where a turn begins, the running one's if no id is given; None when there is none."""
+        key = session_key(caller, session_id)
+        head = await self._visible(caller, key)
+        return await self._follower.turn_place(key, head, turn_id) if head is not None else None
 
     async def tool_output(
         self,

@@ -24,6 +24,7 @@ class Event(BaseModel):
     turn_id: str | None = None
     step_execution_id: str | None = None
     attempt: int | None = None
+    progress_sequence: int | None = None
     at: datetime
     payload: dict[str, Any]
 
