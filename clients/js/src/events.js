@@ -11,8 +11,11 @@ const FOLDS = {
       status: "running",
       startedAt: event.at,
       startedSequence: event.sequence,
+      startedVersion: event.version,
       messageId: event.payload.message_id,
+      messageIds: event.payload.message_ids,
       retryOf: event.payload.retry_of,
+      retryId: event.payload.retry_id,
     }),
   turn_stopping: (state, event) => withTurn(state, event.turn_id, { status: "stopping" }),
   turn_completed: (state, event) => endTurn(state, event, "completed"),
@@ -20,6 +23,7 @@ const FOLDS = {
   turn_cancelled: (state, event) => endTurn(state, event, "cancelled", { reason: event.payload.reason }),
   turn_steered: (state, event) => endTurn(state, event, "steered"),
 
+  title_changed: (state, event) => ({ ...state, title: event.payload.title ?? null }),
   "inbox.joined": (state, event) => ({ ...state, joined: { ...state.joined, [event.payload.message_id]: true } }),
 
   model_started: (state, event) => startStep(state, event, "model"),
@@ -189,6 +193,6 @@ function appendPartial(state, event, field) {
 function markPartial(state, event) {
   const partial = state.partials[event.step_execution_id];
   if (!partial) return state;
-  const finished = { ...partial, finishedSequence: event.sequence };
+  const finished = { ...partial, finishedSequence: event.sequence, finishedVersion: event.version };
   return { ...state, partials: { ...state.partials, [event.step_execution_id]: finished } };
 }

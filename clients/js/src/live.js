@@ -1,11 +1,14 @@
 // The text of model steps that have not been stored yet, and where it stands among the messages. Pure.
 
+import { isInSnapshot, isNewer } from "./turns.js";
+
 /**
- * Return the live texts that are to be shown: `{ key, stepId, turnId, text, reasoning, held, live, attempt }`.
+ * Return the live texts that are to be shown: `{ key, stepId, turnId, text, reasoning, held, live, attempt,
+ * incomplete }`.
  *
  * Live text is shown until the message that replaces it is there, and never beside it. `key` is the one that the
  * message will have (`<turn>/<how-manieth answer of the turn>`), so that what is drawn of the one turns into the other.
- * `held`: this page has stopped its turn, and it grows no more (spec STOP-07).
+ * `incomplete`: a piece of it was lost on the way, and only the stored message will have it. `held`: this page has stopped its turn, and it grows no more (spec STOP-07).
  */
 export function liveTexts(state) {
   return Object.values(state.partials)
@@ -20,6 +23,7 @@ export function liveTexts(state) {
       held: Boolean(partial.held),
       live: !partial.held && partial.finishedSequence === undefined,
       attempt: partial.attempt,
+      incomplete: Boolean(partial.incomplete),
     }));
 }
 
@@ -31,10 +35,10 @@ function previewOf(state, { stepId, turnId }) {
 }
 
 function isStored(state, partial) {
-  if (partial.finishedSequence <= state.asOf) return true;
+  if (isInSnapshot(state, { sequence: partial.finishedSequence, version: partial.finishedVersion })) return true;
   const stored = state.messages.filter((message) => message.turn_id === partial.turnId);
-  const turnOver = stored.length > 0 && state.snapshot?.state?.turn_id !== partial.turnId;
-  if (turnOver) return true;
+  const told = state.snapshot !== null && !isNewer(state, state.turns[partial.turnId]);
+  if (told && stored.length > 0 && state.snapshot.state?.turn_id !== partial.turnId) return true; // the turn is over
   const ordinal = ordinalOf(state, partial);
   return ordinal !== null && stored.filter((message) => message.role === "assistant").length >= ordinal;
 }

@@ -1,10 +1,25 @@
 // Which turn runs, what is asked of a person, and what of it an action has to name. Pure.
 
+/** Whether an event is part of the snapshot that the state holds. Without a `version` its `sequence` tells. */
+export function isInSnapshot(state, { sequence, version }) {
+  if (version !== undefined) return version <= (state.snapshot?.state?.version ?? 0);
+  return sequence !== undefined && sequence <= state.asOf;
+}
+
+function startedIn(state, turn) {
+  return isInSnapshot(state, { sequence: turn.startedSequence, version: turn.startedVersion });
+}
+
+/** Whether a turn is known to have begun behind the snapshot. */
+export function isNewer(state, turn) {
+  return turn?.startedSequence !== undefined && !startedIn(state, turn);
+}
+
 /** Return the running turn, or null: events that came after the snapshot win over it. */
 export function runningTurn(state) {
   const turns = Object.values(state.turns);
   const latest = turns.at(-1);
-  if (latest && !latest.endedAt && latest.startedSequence > state.asOf) return latest;
+  if (latest && !latest.endedAt && isNewer(state, latest)) return latest;
   const turnId = state.snapshot?.state?.turn_id;
   if (!turnId || state.turns[turnId]?.endedAt) return null;
   const status = state.snapshot.state.stopping ? "stopping" : "running";

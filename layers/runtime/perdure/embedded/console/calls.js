@@ -1,8 +1,8 @@
 // A tool call as its card shows it: arguments, what is asked about it, what it waits for, what came of it. Pure.
 
+import { interruptOf, statusOfCall } from "../client/tool_calls.js";
 import { changesOf } from "./arguments.js";
 
-const FINAL = new Set(["succeeded", "failed", "rejected", "outcome_unknown"]);
 const CALLS_OF_WAITS = { skip_wait: "skip", change_wait: "change", cancel_wait: "cancel" };
 
 /** Return the card of a call. `part`: of the message that asked for it; `result`: of the one with its result, if there is one. */
@@ -12,7 +12,7 @@ export function cardOf(state, part, result) {
   const stored = state.snapshot?.tool_calls?.find((call) => call.tool_call_id === id);
   const decision = state.decisions[id] ?? null;
   const told = state.calls[id] ?? {};
-  const interrupt = result ? null : pendingOf(state, id);
+  const interrupt = result ? null : interruptOf(state, id);
   const questions = (told.questions ?? []).map((question) => askedOf(state, question)).filter(Boolean);
   const asks = interrupt !== null && interrupt.kind !== "approval";
   return {
@@ -21,7 +21,7 @@ export function cardOf(state, part, result) {
     // A question of the model is shown as one.
     ...(part.tool_name === "ask_user" && (asks || questions.length) ? NO_ARGUMENTS : argumentsOf(part, decision, stored)),
     effect: told.effect ?? stored?.effect ?? null,
-    status: callStatus(step, stored, result, decision, interrupt),
+    status: statusOfCall(state, id, { stored, result, interrupt }),
     // Each look at remote work, and each run behind a wait, is an attempt of its own without that anything failed.
     attempt: told.task || told.records || told.questions ? 1 : Math.max(step?.attempt ?? 1, stored?.attempt ?? 1),
     output: result?.output ?? null,
@@ -41,13 +41,6 @@ export function cardOf(state, part, result) {
 }
 
 const NO_ARGUMENTS = { arguments: null, requested: null, changes: [] };
-
-function pendingOf(state, callId) {
-  const pending = (state.snapshot?.pending_interrupts ?? []).find(
-    (interrupt) => interrupt.tool_call_id === callId && !state.decisions[interrupt.interrupt_id],
-  );
-  return pending ?? null;
-}
 
 function argumentsOf(part, decision, stored) {
   const approved = decision?.arguments ?? (stored?.requested_arguments ? stored.arguments : null);
@@ -123,13 +116,4 @@ function waitOf(state, id) {
     does,
     doing: state.doing[`wait/${id}`] ?? null,
   };
-}
-
-function callStatus(step, stored, result, decision, interrupt) {
-  if (result) return result.status;
-  if (step && FINAL.has(step.status)) return step.status;
-  if (interrupt) return interrupt.kind === "approval" ? "awaiting_approval" : "awaiting_answer";
-  if (step?.status === "running") return "running";
-  if (decision && stored?.status === "awaiting_approval") return decision.approved ? "approved" : "rejected";
-  return stored?.status ?? step?.status ?? "unknown";
 }
