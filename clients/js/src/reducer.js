@@ -47,7 +47,7 @@ export function reduce(state, action) {
       return atCursor(action.events.reduce(takeEvent, state), action.cursor);
     case "events": // all events behind the cursor, as a page has them
       return takePage(state, action.events, action.cursor);
-    case "snapshot": // `restart`: the stream begins behind it, and what it could have told before is not missed
+    case "snapshot": // `restart`: the stream begins behind it, or at the cursor `from`
       return takeSnapshot(action.restart ? restarted(state) : state, action);
     case "messages": // stored messages as a log has them
       return takeMessages(state, action.messages);
@@ -113,11 +113,11 @@ function restarted(state) {
   return { ...initialState(state.sessionId), ...kept };
 }
 
-function takeSnapshot(state, { snapshot, asOf = 0, restart = false }) {
+function takeSnapshot(state, { snapshot, asOf = 0, restart = false, from = snapshot.cursor ?? null }) {
   const known = state.snapshot?.state?.version ?? 0;
   const version = snapshot.state?.version ?? null;
   const { messages, next_before: nextBefore, ...rest } = snapshot;
-  const cursor = restart ? (snapshot.cursor ?? null) : state.cursor;
+  const cursor = restart ? from : state.cursor;
   if (version !== null && version < known) return restart ? { ...state, cursor } : state; // it was overtaken
   if (version === null && known) {
     return { ...initialState(state.sessionId), snapshot: rest, cursor: snapshot.cursor ?? null }; // purged

@@ -29,6 +29,7 @@ export function statusOfCall(state, id, { stored, result, interrupt = interruptO
   if (interrupt) return interrupt.kind === "approval" ? "awaiting_approval" : "awaiting_answer";
   if (step?.status === "running") return "running";
   if (decision && stored?.status === "awaiting_approval") return decision.approved ? "approved" : "rejected";
+  if (stored?.status === "awaiting_answer" && step && !step.status.startsWith("awaiting_")) return step.status;
   return stored?.status ?? step?.status ?? "unknown";
 }
 
