@@ -1,0 +1,1 @@
+"""Streams to clients: pure mappings of a session's feed to other protocols, and what drives them."""
