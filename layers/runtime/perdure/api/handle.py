@@ -33,13 +33,16 @@ async def handle(
         route, path = find_route(request.method, request.path, tickets=tickets is not None)
         if route.signed:
             return json_response(route.status, await _hook(request, service, path["name"]))
-        if route.run is None:
+        if route.public:
             return _public(route, tickets=tickets is not None)
         if caller is None:
             raise UnauthorizedError("who is calling? Send a valid token")
         call = _read(request, route, Call(service=service, caller=caller, path=path, query={}, tickets=tickets))
+        if route.stream is not None:
+            return await route.stream(call, request)
         if route.streams and _wants_stream(request.headers):
             return await _stream(request, call)
+        assert route.run is not None, "it is not public"
         reply = await _answer(request, route.run(call), call)
         return json_response(route.status, reply)
     except Exception as error:  # noqa: BLE001 - the edge: whatever went wrong becomes a response

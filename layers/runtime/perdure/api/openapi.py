@@ -172,6 +172,8 @@ def _responses(route: Route) -> dict[str, Any]:
         content[sse.MEDIA_TYPE] = {
             "schema": {"type": "string", "description": "`id`: cursor, `event`: type, `data`: an Event as JSON."}
         }
+    if route.stream is not None:
+        content = {sse.MEDIA_TYPE: {"schema": {"type": "string", "description": "One event a `data` line, as JSON."}}}
     responses: dict[str, Any] = {str(route.status): {"description": "Done.", "content": content}}
     if not route.public:
         for status in sorted({*_EVERYWHERE, *route.errors}):

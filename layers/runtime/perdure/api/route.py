@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 from pydantic import BaseModel
 
-from perdure.api.messages import JsonObject, TicketIssuer
+from perdure.api.messages import ApiRequest, ApiResponse, JsonObject, TicketIssuer
 from perdure.api.reading import QueryParam
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ class Call:
 
 
 Operation = Callable[[Call], Awaitable[JsonObject]]
+Streaming = Callable[[Call, ApiRequest], Awaitable[ApiResponse]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +55,8 @@ class Route:
     Attributes:
         path: Template with `{names}`; each stands for one path segment.
         operation: Its name: the OpenAPI operation id.
-        run: What it does. None: the dispatcher answers it itself, without a caller.
+        run: What it does. None: the dispatcher answers it itself, without a caller, unless it has a `stream`.
+        stream: What it does in place of `run`, when it answers by a stream. Whatever is wrong is raised before.
         streams: It also answers `Accept: text/event-stream`, where the host can stream.
         signed: Whoever has the secret may call it: the dispatcher checks the signature, and there is no caller.
         needs_tickets: It exists only where the host issues tickets.
@@ -68,6 +70,7 @@ class Route:
     doc: str
     reply: type[BaseModel] | None
     run: Operation | None = None
+    stream: Streaming | None = None
     body: type[BaseModel] | None = None
     query: tuple[QueryParam, ...] = ()
     status: int = 200
@@ -84,7 +87,7 @@ class Route:
     @property
     def public(self) -> bool:
         """Whether it needs no caller."""
-        return self.run is None and not self.signed
+        return self.run is None and self.stream is None and not self.signed
 
     def match(self, segments: tuple[str, ...]) -> dict[str, str] | None:
         """Return the path parameters when a path, cut at its slashes, is this route's."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from perdure.api import agent_shapes, event_shapes, result_shapes, shapes, turn_shapes
+from perdure.api.ag_ui_routes import AG_UI_ROUTES
 from perdure.api.bodies import EventBody, InputBody, InterruptBody
 from perdure.api.control_routes import CONTROL_ROUTES
 from perdure.api.messages import JsonObject
@@ -174,6 +175,7 @@ ROUTES: tuple[Route, ...] = (
     *CONTROL_ROUTES,
     *WAIT_ROUTES,
     *SCHEDULE_ROUTES,
+    *AG_UI_ROUTES,
     Route(
         method="GET",
         path="/v1/sessions",

@@ -1,0 +1,218 @@
+"""Messages as AG-UI clients hold them: made from ours, and as the events of a run build them up.
+
+An answer's message has the id of its model step where that is known, which it is before the answer is committed, and
+else our message's id. Reasoning is a message of its own, in front of the answer's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+JsonObject = dict[str, Any]
+
+HIDDEN = ("superseded", "rehomed")
+"""Statuses of messages that are not part of the conversation any more."""
+
+OUR_METADATA = "perdure"
+"""Under this name the metadata of AG-UI's events and messages holds what is ours."""
+
+
+def reasoning_id(base: str) -> str:
+    """Return the id of the reasoning in front of an answer."""
+    return f"{base}-reasoning"
+
+
+def ag_ui_messages(message: JsonObject, base: str | None = None) -> list[JsonObject]:
+    """Return one public message (surface 4.2) as AG-UI messages; none for what is not shown.
+
+    Args:
+        base: The id of an answer. None: that of the message.
+    """
+    if message.get("status") in HIDDEN:
+        return []
+    if message["role"] == "tool":
+        return tool_messages(message)
+    base = base or message["message_id"]
+    if message["role"] == "user":
+        return [{"id": base, "role": "user", "content": _user_content(message["parts"])}]
+    shown = [
+        {"id": segment_id, "role": "reasoning", "content": text}
+        for kind, segment_id, text in answer_segments(message, base)
+        if kind == "reasoning"
+    ]
+    text = text_of(message, "text")
+    calls = [tool_call(part) for part in message["parts"] if part["type"] == "tool_call"]
+    if text or calls:
+        answer: JsonObject = {"id": base, "role": "assistant", "content": text}
+        shown.append(answer | {"toolCalls": calls} if calls else answer)
+    return shown
+
+
+def answer_segments(message: JsonObject, base: str) -> list[tuple[str, str, str]]:
+    """Return kind, id and text of the reasoning and of the text of an answer, those that it has."""
+    segments = [
+        ("reasoning", reasoning_id(base), text_of(message, "reasoning")),
+        ("text", base, text_of(message, "text")),
+    ]
+    return [segment for segment in segments if segment[2]]
+
+
+def text_of(message: JsonObject, kind: str) -> str:
+    """Return the text of all parts of a kind."""
+    return "".join(part["text"] for part in message["parts"] if part["type"] == kind)
+
+
+def tool_call(part: JsonObject) -> JsonObject:
+    """Return one call of a message."""
+    return {
+        "id": part["tool_call_id"],
+        "type": "function",
+        "function": {"name": part["tool_name"], "arguments": arguments_of(part)},
+    }
+
+
+def arguments_of(part: JsonObject) -> str:
+    """Return a call's arguments as text: JSON, unless the model's own could not be parsed."""
+    if "arguments" in part:
+        return json.dumps(part["arguments"], ensure_ascii=False, separators=(",", ":"))
+    return str(part.get("arguments_text", ""))
+
+
+def tool_messages(message: JsonObject) -> list[JsonObject]:
+    """Return the results that a message holds, each as a message of its own."""
+    results = [part for part in message["parts"] if part["type"] == "tool_result"]
+    shown: list[JsonObject] = []
+    for number, part in enumerate(results):
+        result_id = message["message_id"] if number == 0 else f"{message['message_id']}.{number + 1}"
+        result: JsonObject = {
+            "id": result_id,
+            "role": "tool",
+            "toolCallId": part["tool_call_id"],
+            "content": part["output"],
+        }
+        if part["status"] != "succeeded":
+            result["metadata"] = {OUR_METADATA: {"status": part["status"]}}
+        shown.append(result)
+    return shown
+
+
+def _user_content(parts: Sequence[JsonObject]) -> str:
+    """Return what a person wrote. Files are our own references, which no client could open."""
+    return "".join(part["text"] for part in parts if part["type"] == "text")
+
+
+class Conversation:
+    """What a client shows: its messages, oldest first, kept up with the events that it is sent.
+
+    Args:
+        messages: Those that it has.
+    """
+
+    def __init__(self, messages: Iterable[JsonObject] = ()) -> None:
+        self._messages = [dict(message) for message in messages]
+        self._growing: dict[str, list[str]] = {}
+
+    def snapshot(self) -> list[JsonObject]:
+        """Return the messages as they are now."""
+        for message in self._messages:
+            if message["id"] in self._growing:
+                message["content"] = self.text(message["id"])
+        return [dict(message) for message in self._messages]
+
+    def has(self, message_id: str) -> bool:
+        """Whether there is a message with this id."""
+        return any(message["id"] == message_id for message in self._messages)
+
+    def has_call(self, call_id: str) -> bool:
+        """Whether some message asks for this call."""
+        return any(call["id"] == call_id for message in self._messages for call in message.get("toolCalls") or ())
+
+    def arguments_of_calls(self) -> dict[str, str]:
+        """Return the arguments of every call, as text, by its id."""
+        calls = [call for message in self._messages for call in message.get("toolCalls") or ()]
+        return {call["id"]: call["function"]["arguments"] for call in calls}
+
+    def text(self, message_id: str) -> str:
+        """Return the text so far of a message that the events have built."""
+        pieces = self._growing[message_id]
+        if len(pieces) > 1:
+            pieces[:] = ["".join(pieces)]
+        return pieces[0] if pieces else ""
+
+    def begin(self, message_id: str, role: str) -> None:
+        """Take a new message, still empty."""
+        if not self.has(message_id):
+            self._messages.append({"id": message_id, "role": role, "content": ""})
+        self._growing.setdefault(message_id, [])
+
+    def grow(self, message_id: str, delta: str) -> None:
+        """Take more text of a message."""
+        self._growing[message_id].append(delta)
+
+    def add(self, messages: Iterable[JsonObject]) -> None:
+        """Take whole messages; one that is there is replaced at its place."""
+        for message in messages:
+            self._growing.pop(message["id"], None)
+            places = [place for place, held in enumerate(self._messages) if held["id"] == message["id"]]
+            if places:
+                self._messages[places[0]] = dict(message)
+            else:
+                self._messages.append(dict(message))
+
+    def call(self, call: JsonObject, parent_id: str) -> None:
+        """Take a call of an answer, which is made if it has said nothing."""
+        if not self.has(parent_id):
+            self._messages.append({"id": parent_id, "role": "assistant", "content": ""})
+        parent = next(message for message in self._messages if message["id"] == parent_id)
+        parent["toolCalls"] = [*(parent.get("toolCalls") or ()), call]
+
+    def result(self, result: JsonObject) -> None:
+        """Take a result, behind the answer that asked for it and the results that are there."""
+        place = next(
+            (
+                index + 1
+                for index, message in enumerate(self._messages)
+                if any(call["id"] == result["toolCallId"] for call in message.get("toolCalls") or ())
+            ),
+            len(self._messages),
+        )
+        while place < len(self._messages) and self._messages[place]["role"] == "tool":
+            place += 1
+        self._messages.insert(place, dict(result))
+
+    def cut_after(self, message_id: str) -> list[JsonObject] | None:
+        """Take away what follows a message; returns those that people wrote, or None when nothing follows.
+
+        A client keeps reasoning that a snapshot leaves out, unless the snapshot has some: then ours stays, but empty.
+        """
+        place = next(index for index, message in enumerate(self._messages) if message["id"] == message_id) + 1
+        kept, rest = self._messages[:place], self._messages[place:]
+        if not rest:
+            return None
+        if not any(message["role"] == "reasoning" for message in kept):
+            kept += [message | {"content": ""} for message in rest if message["role"] == "reasoning"]
+        self._messages = kept
+        return [message for message in rest if message["role"] not in ("assistant", "tool", "reasoning")]
+
+    def drop(self, message_ids: Iterable[str]) -> None:
+        """Take messages away."""
+        gone = set(message_ids)
+        self._messages = [message for message in self._messages if message["id"] not in gone]
+        for message_id in gone:
+            self._growing.pop(message_id, None)
+
+
+__all__ = [
+    "HIDDEN",
+    "OUR_METADATA",
+    "Conversation",
+    "ag_ui_messages",
+    "answer_segments",
+    "arguments_of",
+    "reasoning_id",
+    "text_of",
+    "tool_call",
+    "tool_messages",
+]
