@@ -1,6 +1,6 @@
 """Answer the HTTP API. Trigger: every request to it, in payload format 2.0."""
 
-from perdure.api.lambda_host import api_handler
+from perdure.api.lambda_host import Places, api_handler
 from perdure.aws.bootstrap import runtime
 from perdure.aws.sockets import ticket_issuer
 from perdure.service import Service
@@ -15,4 +15,5 @@ handler = api_handler(
     tenant_claim=runtime().settings.tenant_claim,
     tickets=ticket_issuer(runtime),
     run=lambda work: runtime().run(work),
+    places=lambda: Places(stream_url=runtime().settings.stream_url, socket_url=runtime().settings.socket_url),
 )

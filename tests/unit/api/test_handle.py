@@ -1,10 +1,12 @@
 """The routes, over a real service: what they answer, and that a refusal changes nothing."""
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
 
+from perdure._version import __version__
 from perdure.api import ApiRequest, handle
 from perdure.service import Caller
 from tests.unit.api.builders import JSON, Api, Desk, Unreachable, a_caller, code, read
@@ -200,10 +202,36 @@ async def test_whoever_asks_for_a_colleagues_session_finds_nothing(api: Api) -> 
 # --- around the service -------------------------------------------------------------------------
 
 
+async def test_health_names_the_addresses_of_what_is_elsewhere(api: Api) -> None:
+    places = {"stream_url": "https://streams.example.com/live", "socket_url": "wss://sockets.example.com/live"}
+
+    response = await Api(api.service, caller=None).send("GET", "/healthz", **places)
+
+    assert json.loads(response.body) == {"status": "ok", "version": __version__} | places
+
+
+@pytest.mark.parametrize(
+    ("stream_url", "told"),
+    [
+        ("https://s.example.com/live", "open it at https://s.example.com/live/v1/sessions/s-1/events, or ask for JSON"),
+        (None, "this address can't stream: ask for JSON here"),
+    ],
+)
+async def test_a_stream_that_is_not_to_be_had_here_is_refused_with_its_address(
+    api: Api, stream_url: str | None, told: str
+) -> None:
+    headers = {"accept": "text/event-stream"}
+    response = await api.send("GET", "/v1/sessions/s-1/events", headers=headers, stream_url=stream_url)
+
+    error = json.loads(response.body)["error"]
+    assert (response.status, error["code"]) == (400, "invalid_request")
+    assert told in error["message"]
+
+
 async def test_health_and_the_document_need_no_caller(api: Api) -> None:
     nobody = Api(api.service, caller=None)
 
-    assert await nobody.get("/healthz") == (200, {"status": "ok"})
+    assert await nobody.get("/healthz") == (200, {"status": "ok", "version": __version__})
     assert (await nobody.get("/openapi.json"))[0] == 200
     assert code(await nobody.get("/v1/sessions")) == (401, "unauthorized")
 

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from perdure._version import __version__
 from perdure.api import sse
 from perdure.api.bodies import EmptyBody, EventBody
 from perdure.api.failures import failure
@@ -34,7 +35,7 @@ async def handle(
         if route.signed:
             return json_response(route.status, await _hook(request, service, path["name"]))
         if route.public:
-            return _public(route, tickets=tickets is not None)
+            return _public(route, request, tickets=tickets is not None)
         if caller is None:
             raise UnauthorizedError("who is calling? Send a valid token")
         call = _read(request, route, Call(service=service, caller=caller, path=path, query={}, tickets=tickets))
@@ -49,8 +50,12 @@ async def handle(
         return failure(error)
 
 
-def _public(route: Route, *, tickets: bool) -> ApiResponse:
-    return json_response(200, document(tickets=tickets) if route.operation == "get_openapi" else {"status": "ok"})
+def _public(route: Route, request: ApiRequest, *, tickets: bool) -> ApiResponse:
+    if route.operation == "get_openapi":
+        return json_response(200, document(tickets=tickets))
+    places = {"stream_url": request.stream_url, "socket_url": request.socket_url}
+    health = {"status": "ok", "version": __version__}
+    return json_response(200, health | {name: url for name, url in places.items() if url})
 
 
 async def _hook(request: ApiRequest, service: Service, name: str) -> JsonObject:
@@ -82,11 +87,24 @@ def _wants_stream(headers: Mapping[str, str]) -> bool:
     return next((w for w in wanted if w in (sse.MEDIA_TYPE, "application/json")), None) == sse.MEDIA_TYPE
 
 
+def require_stream(request: ApiRequest, *, otherwise: str = "") -> None:
+    """Refuse a request for a stream where the host can't send one.
+
+    Args:
+        otherwise: What else the client may do.
+
+    Raises:
+        InvalidRequestError: It says where streams are.
+    """
+    if request.can_stream:
+        return
+    where = f"open it at {request.stream_url}{request.path}" if request.stream_url else ""
+    ways = [way for way in (where, otherwise) if way] or ["`/healthz` names the address that can"]
+    raise InvalidRequestError(f"this address can't stream: {', or '.join(ways)}")
+
+
 async def _stream(request: ApiRequest, call: Call) -> ApiResponse:
-    if not request.can_stream:
-        raise InvalidRequestError(
-            "events can't be streamed at this address: ask for JSON, with `wait_seconds` to wait for more"
-        )
+    require_stream(request, otherwise="ask for JSON here, with `wait_seconds` to wait for more")
     after = request.headers.get("last-event-id") or call.query.get("after")
     # The first page comes before the response begins, so that a bad cursor or session still gets its error.
     first = await call.service.events(call.caller, call.session_id, after=after, limit=sse.PAGE)

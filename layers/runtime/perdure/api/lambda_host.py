@@ -10,6 +10,7 @@ import asyncio
 import base64
 import binascii
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, replace
 from typing import Any
 
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
@@ -26,6 +27,15 @@ MAX_RESPONSE_BYTES = 5 * 1024 * 1024
 """Largest response body, in bytes. Lambda's limit is 6 MB for the whole answer, in which the body is a JSON string
 again (AWS Lambda Developer Guide, "Lambda quotas")."""
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """Where the other APIs of the deployment are. None: there is none."""
+
+    stream_url: str | None = None
+    socket_url: str | None = None
+
+
 Handler = Callable[[JsonObject, Any], JsonObject]
 Run = Callable[[Coroutine[Any, Any, ApiResponse]], ApiResponse]
 
@@ -36,6 +46,7 @@ def api_handler(
     tenant_claim: str = "tenant",
     tickets: TicketIssuer | None = None,
     run: Run | None = None,
+    places: Callable[[], Places] = Places,
 ) -> Handler:
     """Return the Lambda handler of the API.
 
@@ -44,12 +55,13 @@ def api_handler(
         tenant_claim: Name of the verified claim that holds the caller's tenant.
         tickets: Issues WebSocket tickets; None: there is no such route.
         run: Runs a coroutine on the event loop of this container; a loop of its own by default.
+        places: Says where what this API can't do is done; called with the first request, like `service`.
     """
     runs = run or _own_loop()
     app = APIGatewayHttpResolver()
 
     def answer(**_path: str) -> Response[str]:
-        return _as_lambda(runs(_answer(dict(app.current_event.raw_event), service, tenant_claim, tickets)))
+        return _as_lambda(runs(_answer(dict(app.current_event.raw_event), service, tenant_claim, tickets, places)))
 
     for route in ROUTES:
         app.route(route.path.replace("{", "<").replace("}", ">"), method=[route.method])(answer)
@@ -62,10 +74,15 @@ def api_handler(
 
 
 async def _answer(
-    event: JsonObject, service: Callable[[], Service], tenant_claim: str, tickets: TicketIssuer | None
+    event: JsonObject,
+    service: Callable[[], Service],
+    tenant_claim: str,
+    tickets: TicketIssuer | None,
+    places: Callable[[], Places],
 ) -> ApiResponse:
     try:
-        request = request_of(event)
+        known = places()
+        request = replace(request_of(event), stream_url=known.stream_url, socket_url=known.socket_url)
         if request.method == "OPTIONS":  # a browser asks whether it may; API Gateway adds what the stack allows
             return ApiResponse(status=204, headers={"content-type": "text/plain"})
         caller = caller_of(event, tenant_claim)

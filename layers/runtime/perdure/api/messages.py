@@ -30,6 +30,8 @@ class ApiRequest:
         headers: Names in lower case.
         body: At most `MAX_BODY_BYTES` + 1 bytes are looked at; a host may stop reading there.
         can_stream: Whether the host can send a response piece by piece.
+        stream_url: Base address of the host that can; None: this one, or there is none.
+        socket_url: Address of the WebSocket; None: on this host, if there is one.
         closing: Set when the host wants to end: whoever waits for events stops waiting.
     """
 
@@ -39,6 +41,8 @@ class ApiRequest:
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
     can_stream: bool = False
+    stream_url: str | None = None
+    socket_url: str | None = None
     closing: asyncio.Event | None = None
 
 

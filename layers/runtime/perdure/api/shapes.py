@@ -291,6 +291,9 @@ class SocketTicket(BaseModel):
 
 
 class Health(BaseModel):
-    """The API answers."""
+    """The API answers. Without a `stream_url`, streams are at this address; `socket_url` takes WebSockets."""
 
     status: Literal["ok"]
+    version: str
+    stream_url: str | None = None
+    socket_url: str | None = None

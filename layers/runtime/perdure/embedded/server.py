@@ -16,12 +16,11 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from perdure.api import ApiRequest, ApiResponse, handle
-from perdure.api.reading import MAX_BODY_BYTES
+from perdure.api import handle
+from perdure.api.asgi import as_sent, read_request
 from perdure.embedded.guard import LocalOnly
 from perdure.embedded.limits import Limits, OpenRequests
 from perdure.embedded.pages import page_response, read_pages
@@ -34,9 +33,6 @@ DRAIN_SECONDS = 10
 
 MAX_FRAME_BYTES = 32 * 1024
 """Largest frame that a WebSocket viewer may send, in bytes: that of API Gateway (its quotas)."""
-
-MAX_DISCARDED_BYTES = 64 * MAX_BODY_BYTES
-"""How much of a body that is too large is read and thrown away, so that its sender sees the 413."""
 
 
 def create_app(
@@ -118,49 +114,9 @@ class _Endpoint:
             await page_response(*self._pages[scope["path"]])(scope, receive, send)
             return
         with contextlib.suppress(ClientDisconnect):
-            response = await handle(await self._read(request), self._service, LOCAL_CALLER, tickets=self._sockets.issue)
-            await _as_sent(response)(scope, receive, send)
-
-    async def _read(self, request: Request) -> ApiRequest:
-        raw_path: bytes = request.scope.get("raw_path") or request.scope["path"].encode()
-        return ApiRequest(
-            method=request.method,
-            path=raw_path.decode("latin-1"),
-            query=request.scope["query_string"].decode("latin-1"),
-            headers={name: _decoded(value) for name, value in request.headers.items()},
-            body=await _body(request),
-            can_stream=True,
-            closing=self.closing,
-        )
-
-
-def _decoded(value: str) -> str:
-    """Return a header's value as UTF-8, which is what our clients send, or as it is."""
-    try:
-        return value.encode("latin-1").decode()
-    except UnicodeDecodeError:
-        return value
-
-
-async def _body(request: Request) -> bytes:
-    """Read the body as far as it may matter. Of one that is too large, the rest is thrown away while it comes."""
-    kept = bytearray()
-    discarded = 0
-    async for piece in request.stream():
-        if len(kept) <= MAX_BODY_BYTES:
-            kept += piece
-        else:
-            discarded += len(piece)
-            if discarded > MAX_DISCARDED_BYTES:
-                break
-    return bytes(kept)
-
-
-def _as_sent(response: ApiResponse) -> Response:
-    headers = dict(response.headers)
-    if response.stream is not None:
-        return StreamingResponse(response.stream, response.status, headers)
-    return Response(response.body, response.status, headers)
+            read = await read_request(request, closing=self.closing)
+            response = await handle(read, self._service, LOCAL_CALLER, tickets=self._sockets.issue)
+            await as_sent(response)(scope, receive, send)
 
 
 class _Server(uvicorn.Server):
