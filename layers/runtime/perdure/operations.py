@@ -7,14 +7,20 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from perdure.access import Authorize, Operation, check_access
-from perdure.checks import Caller
+from perdure.checks import Caller, wait_seconds_of
 from perdure.core.commands import Command, ResolveInterrupt, SendInput, StopTurn
 from perdure.core.control_commands import SeedHistory, StartSession
 from perdure.core.expected import awaited_steps
 from perdure.core.head import Head
 from perdure.core.interrupts import pending_interrupt
 from perdure.core.wait_commands import ChangeWait
-from perdure.errors import InvalidRequestError, RequestConflictError, StoreUnavailableError, UnsettledError
+from perdure.errors import (
+    InvalidRequestError,
+    RequestConflictError,
+    StoreUnavailableError,
+    UnauthorizedError,
+    UnsettledError,
+)
 from perdure.feed import Follower
 from perdure.ports import SessionKey
 from perdure.reading import Reader
@@ -92,9 +98,22 @@ class Operations:
 
     async def _visible(self, caller: Caller, key: SessionKey) -> Head | None:
         """Return the session's head, or None when it was never written or belongs to somebody else."""
+        self._check_token(caller)
         head = await self._ports.store.peek(key)
         check_access(self._authorize, caller, key, head, "read")
         return head if head.exists else None
+
+    def _check_token(self, caller: Caller) -> None:
+        """Refuse a caller whose token has ended while they waited, or held a stream open (field case F114)."""
+        if caller.until is not None and caller.until <= self._ports.clock.now():
+            raise UnauthorizedError("your token has ended: come back with a new one")
+
+    def _wait_of(self, caller: Caller, wait_seconds: float) -> float:
+        """Return how long a caller may wait, in seconds: no longer than their token is good."""
+        asked = wait_seconds_of(wait_seconds)
+        if caller.until is None:
+            return asked
+        return min(asked, max(0.0, (caller.until - self._ports.clock.now()).total_seconds()))
 
     def _check_agent(self, name: str | None) -> None:
         """Refuse an agent that this deployment does not have."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from perdure.access import check_access
 from perdure.agents.definition import AgentDefinition
 from perdure.agents.inbox import RawInput
 from perdure.bringing import BringingOperations
@@ -23,7 +24,6 @@ from perdure.checks import (
     clamped,
     json_bytes,
     session_key,
-    wait_seconds_of,
 )
 from perdure.control import ControlOperations
 from perdure.core.bounds import MAX_PAGE_BYTES, fitted
@@ -195,12 +195,14 @@ class Service(
         cursor = Cursor.decode(after, session_id) if after is not None else Cursor()
         head = await self._visible(caller, key)
         if head is None:
-            await self._ports.live.wait(key, version=0, seen=0, timeout_seconds=wait_seconds_of(wait_seconds))
+            await self._ports.live.wait(key, version=0, seen=0, timeout_seconds=self._wait_of(caller, wait_seconds))
             if not await self._visible(caller, key):
                 return {"events": [], "cursor": cursor.encode(session_id)}
-        return await self._follower.events(
-            key, after=cursor, limit=clamped(limit, 500), wait_seconds=wait_seconds_of(wait_seconds), head=head
+        page = await self._follower.events(
+            key, after=cursor, limit=clamped(limit, 500), wait_seconds=self._wait_of(caller, wait_seconds), head=head
         )
+        self._check_token(caller)
+        return page
 
     async def feed(
         self,
@@ -216,14 +218,18 @@ class Service(
         Waits up to `wait_seconds` (0-20) for the first item. What streams are made from (`perdure.streams`).
 
         Raises:
-            NotFoundError: `session_not_found`: the session is somebody else's.
+            NotFoundError: `session_not_found`: the session is somebody else's, or has become so.
+            UnauthorizedError: The caller's token has ended (field case F114).
         """
         key = session_key(caller, session_id)
         cursor = Cursor.decode(after, session_id) if after is not None else Cursor()
         head = await self._visible(caller, key)
-        return await self._follower.feed(
-            key, after=cursor, limit=clamped(limit, 500), wait_seconds=wait_seconds_of(wait_seconds), head=head
+        feed = await self._follower.feed(
+            key, after=cursor, limit=clamped(limit, 500), wait_seconds=self._wait_of(caller, wait_seconds), head=head
         )
+        self._check_token(caller)
+        check_access(self._authorize, caller, key, feed.head, "read")  # somebody may have begun it meanwhile
+        return feed
 
     async def turn_place(self, caller: Caller, session_id: str, turn_id: str | None = None) -> TurnPlace | None:
         """Return where a turn begins, the running one's if no id is given; None when there is none."""

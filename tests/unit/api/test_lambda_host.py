@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from perdure._version import __version__
 from perdure.api.lambda_host import MAX_RESPONSE_BYTES, Handler, api_handler
 from perdure.core.entries import Actor
 from perdure.embedded.runtime import EmbeddedRuntime
@@ -120,7 +121,10 @@ def test_a_body_or_header_never_names_the_tenant(handler: Handler, service: Reco
 def test_health_needs_no_token(handler: Handler) -> None:
     response = handler(with_claims(an_event(path="/healthz"), None), None)
 
-    assert (response["statusCode"], json.loads(response["body"])) == (200, {"status": "ok"})
+    assert (response["statusCode"], json.loads(response["body"])) == (
+        200,
+        {"status": "ok", "version": __version__},
+    )
 
 
 def test_a_body_may_come_as_base64(handler: Handler, service: Recording) -> None:

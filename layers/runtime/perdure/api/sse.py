@@ -1,7 +1,8 @@
 """Events as server-sent events: `id` is the cursor, `event` the type, `data` the event's JSON.
 
 The stream pulls one page at a time, and the next one only when the client has taken the last: a slow client costs
-one page of memory and loses nothing. It ends only when the client leaves or the server closes (spec EVT-02, UI-06).
+one page of memory and loses nothing. It ends only when the client leaves, the server closes, or the caller may not
+read the session any more (spec EVT-02, UI-06, API-05).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import AsyncIterator, Awaitable
 from typing import TYPE_CHECKING, TypeVar
 
 from perdure.api.messages import JsonObject
-from perdure.errors import TransientError
+from perdure.errors import ForbiddenError, NotFoundError, PerdureError, TransientError, UnauthorizedError
 
 if TYPE_CHECKING:
     from perdure.service import Caller, Service
@@ -57,6 +58,9 @@ async def stream(
             after = await (following if closing is None else unless_closing(following, closing))
         except TransientError:
             return  # the client comes back with its last id
+        except (NotFoundError, ForbiddenError, UnauthorizedError) as error:
+            yield denied(session_id, error)
+            return
         if after is None:
             return
         page = after
@@ -71,6 +75,12 @@ def frame(event: JsonObject) -> bytes:
     """
     data = json.dumps(event, separators=(",", ":"))
     return f"id: {event['cursor']}\nevent: {event['type']}\ndata: {data}\n\n".encode()
+
+
+def denied(session_id: str, error: PerdureError) -> bytes:
+    """Return the last event of a stream whose caller may not read on. It has no id: no place of the client moves."""
+    content = {"type": "access_denied", "session_id": session_id, "code": error.code, "message": error.message}
+    return f"event: access_denied\ndata: {json.dumps(content, separators=(',', ':'))}\n\n".encode()
 
 
 async def unless_closing(running: Awaitable[ResultT], closing: asyncio.Event) -> ResultT | None:
