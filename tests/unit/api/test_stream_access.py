@@ -59,7 +59,7 @@ FOR_TEN_SECONDS = replace(a_caller("ann"), until=NOON + timedelta(seconds=10))
 async def waiting(clock: VirtualClock, seconds: float) -> None:
     """Let a reader get to where it waits for so long: its reads run in a thread, which no clock knows of."""
     until = clock.now() + timedelta(seconds=seconds)
-    while all(due != until for due, *_ in clock._sleepers):
+    while all(due != until for due, *_ in clock._sleepers):  # noqa: ASYNC110
         await asyncio.sleep(0.001)
 
 
@@ -92,12 +92,14 @@ async def test_f114_a_stream_ends_with_the_token_and_says_so(service: Service, c
     assert json.loads(last["data"])["code"] == "unauthorized"
 
 
+@pytest.mark.parametrize("session_id", ["s-1", "never-written"])
 @pytest.mark.parametrize("read", [Service.events, Service.feed])
 async def test_f114_nothing_is_told_after_the_token_has_ended(
-    service: Service, clock: VirtualClock, desk: Desk, read: Any
+    service: Service, clock: VirtualClock, read: Any, session_id: str
 ) -> None:
     await Api(service, FOR_TEN_SECONDS).post("/v1/sessions/s-1/inputs", {"text": "think"})
-    reading = asyncio.create_task(read(service, FOR_TEN_SECONDS, "s-2", wait_seconds=20))
+    seen = (await service.events(FOR_TEN_SECONDS, session_id))["cursor"]
+    reading = asyncio.create_task(read(service, FOR_TEN_SECONDS, session_id, after=seen, wait_seconds=20))
     await waiting(clock, 10)
 
     await clock.advance(10)
