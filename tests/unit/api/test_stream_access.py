@@ -97,7 +97,9 @@ async def test_f114_a_stream_ends_with_the_token_and_says_so(service: Service, c
 async def test_f114_nothing_is_told_after_the_token_has_ended(
     service: Service, clock: VirtualClock, read: Any, session_id: str
 ) -> None:
-    await Api(service, FOR_TEN_SECONDS).post("/v1/sessions/s-1/inputs", {"text": "think"})
+    api = Api(service, FOR_TEN_SECONDS)
+    await api.post("/v1/sessions/s-1/inputs", {"text": "hi"})
+    await api.until("s-1", "turn_completed")
     seen = (await service.events(FOR_TEN_SECONDS, session_id))["cursor"]
     reading = asyncio.create_task(read(service, FOR_TEN_SECONDS, session_id, after=seen, wait_seconds=20))
     await waiting(clock, 10)
@@ -114,7 +116,9 @@ async def test_f114_nothing_is_told_after_the_token_has_ended(
 async def test_a_revoked_reader_hears_so_at_the_next_look_and_no_more(
     service: Service, hook: Hook, clock: VirtualClock
 ) -> None:
-    await Api(service, a_caller("ann")).post("/v1/sessions/s-1/inputs", {"text": "think"})
+    owner = Api(service, a_caller("ann"))
+    await owner.post("/v1/sessions/s-1/inputs", {"text": "hi"})
+    await owner.until("s-1", "turn_completed")
     hook.readers.add("bob")
     cursor = (await service.events(a_caller("bob"), "s-1"))["cursor"]
     stream = await stream_of(service, a_caller("bob"), after=cursor)

@@ -13,7 +13,7 @@ from perdure.api.ag_ui_input import RunAgentInput
 from perdure.api.ag_ui_plan import Plan, plan_of
 from perdure.api.messages import ApiRequest, ApiResponse, JsonObject
 from perdure.api.route import COMMAND_ERRORS, Call, Route
-from perdure.errors import InvalidRequestError, RequestError, TransientError
+from perdure.errors import RequestError, TransientError
 from perdure.streams.ag_ui import AgUiRun
 from perdure.streams.ag_ui_ending import waits_for_people
 
@@ -24,10 +24,6 @@ logger = logging.getLogger("perdure.api")
 
 
 async def _run_ag_ui(call: Call, request: ApiRequest) -> ApiResponse:
-    if not request.can_stream:
-        raise InvalidRequestError(
-            "this address can't stream: `stream_url` in the answer of /healthz names one that can"
-        )
     # All that may be wrong with the input is found before the response begins: the protocol has no error in it then.
     plan = await plan_of(call.service, call.caller, call.body_as(RunAgentInput))
     pieces = _pieces(call.service, call.caller, plan, closing=request.closing)

@@ -40,6 +40,7 @@ async def handle(
             raise UnauthorizedError("who is calling? Send a valid token")
         call = _read(request, route, Call(service=service, caller=caller, path=path, query={}, tickets=tickets))
         if route.stream is not None:
+            require_stream(request)
             return await route.stream(call, request)
         if route.streams and _wants_stream(request.headers):
             return await _stream(request, call)
