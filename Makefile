@@ -14,6 +14,7 @@ PIP := -m pip --disable-pip-version-check
 SAM_VENV := .venv-sam
 SAM := $(SAM_VENV)/bin/sam
 E2E_VENV := .venv-e2e
+CLIENTS := tests/clients
 # Processes that share the tests. WORKERS= runs them one after another in one.
 WORKERS ?= -n auto --maxprocesses 4 --dist worksteal
 LOCK_VENV := .venv-lock
@@ -27,7 +28,7 @@ TYPED := layers/runtime/perdure $(wildcard layers/agents functions tests bench e
 ARGS ?=
 SWEEP ?=
 
-.PHONY: help run demo test test-faults e2e e2e-stack check format bench permissions build deploy lock clean
+.PHONY: help run demo test test-faults test-clients e2e e2e-stack check format bench permissions build deploy lock clean
 
 help:
 	@printf '%s\n' \
@@ -35,6 +36,7 @@ help:
 	  'make demo     one agent, start to finish, in the terminal' \
 	  'make test     the tests (ARGS="-k name" for some of them)' \
 	  'make test-faults  break the system at every point where it can break' \
+  'make test-clients  real clients against a real server, cut at every frame (needs npm)' \
 	  'make e2e      deploy what was built to an AWS on this machine, talk to it, break it, tear it down' \
 	  'make e2e-stack  deploy there and keep it, to try things by hand' \
 	  'make check    format, lint and types' \
@@ -73,6 +75,12 @@ $(LOCK_VENV)/.installed: Makefile
 	$(LOCK_VENV)/bin/python $(PIP) install --quiet uv==$(UV_VERSION)
 	@touch $@
 
+# The clients and their own Node come from npm. It finds the Node that runs their tests in node_modules/node.
+$(CLIENTS)/node_modules/.installed: $(CLIENTS)/package-lock.json
+	@command -v npm >/dev/null || { echo 'make test-clients needs npm: install Node.js 20 or newer, which brings it' >&2; exit 1; }
+	cd $(CLIENTS) && npm ci --loglevel=error
+	@touch $@
+
 # Puts the Python that Lambda runs on PATH, or fails and tells what to do.
 WITH_LAMBDA_PYTHON = found="$$(command -v python3.13 || true)"; \
 	if [ -z "$$found" ] || ! "$$found" --version >/dev/null 2>&1; then \
@@ -108,6 +116,10 @@ test: $(VENV)/.installed
 test-faults: $(VENV)/.installed
 	$(BIN)/python -m perdure.testing.simulation --load tests.audit.watching $(SWEEP)
 	$(BIN)/python -m pytest -m faults $(ARGS)
+
+# ARGS="--test-name-pattern=EventSource" for some of it.
+test-clients: $(VENV)/.installed $(CLIENTS)/node_modules/.installed
+	cd $(CLIENTS) && node_modules/node/bin/node --test --test-concurrency=2 --test-timeout=120000 $(ARGS)
 
 check: $(VENV)/.installed
 	$(BIN)/ruff format --check $(CHECKED)

@@ -23,7 +23,8 @@ _ROW = re.compile(
     r"^\| (?P<id>[A-Z]+-?\d+) \| (?P<what>[^|]*) \| (?P<state>[^|]*) \| (?P<tests>[^|]*) \|$", re.MULTILINE
 )
 _IDS = re.compile(r"^Ids: (.+?)\.$", re.MULTILINE | re.DOTALL)
-_TEST = re.compile(r"`([^`]+\.py)::([^`]+)`")
+_TEST = re.compile(r"`([^`]+\.(?:py|mjs))::([^`]+)`")
+_TEST_OF_A_CLIENT = re.compile(r"\bit\(\s*([\"`])(?P<name>.+?)\1,")
 
 
 @dataclass(frozen=True)
@@ -88,8 +89,14 @@ def _complaints_of_row(row: Row, done: str) -> list[str]:
 
 
 def known_tests(folder: Path) -> dict[str, set[str]]:
-    """Return the names of the test functions of each file below a folder."""
-    return {path.relative_to(folder).as_posix(): _tests_of(path) for path in folder.rglob("test_*.py")}
+    """Return the names of the tests of each file below a folder: functions, or what `it` says in JavaScript."""
+    known = {path.relative_to(folder).as_posix(): _tests_of(path) for path in folder.rglob("test_*.py")}
+    for path in folder.rglob("*.test.mjs"):
+        name = path.relative_to(folder)
+        if "node_modules" not in name.parts:
+            found = _TEST_OF_A_CLIENT.finditer(path.read_text(encoding="utf-8"))
+            known[name.as_posix()] = {test["name"] for test in found}
+    return known
 
 
 def _tests_of(path: Path) -> set[str]:

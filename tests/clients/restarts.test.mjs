@@ -1,0 +1,64 @@
+// The server dies in the middle of answers, or is replaced, and comes back at its address: every client ends with the whole turn.
+
+import assert from "node:assert/strict";
+import { after, before, describe, it } from "node:test";
+
+import { Api, assertSame, fresh, range, until } from "./lib/api.mjs";
+import { Listener } from "./lib/listener.mjs";
+import { Server } from "./lib/server.mjs";
+
+let server;
+let api;
+
+before(async () => {
+  server = await Server.started();
+  api = new Api(server.url);
+});
+
+after(() => server.close());
+
+for (const [how, end] of [["killed", () => server.kill()], ["replaced, as by a deployment,", () => server.stop()]]) {
+  describe(`a server that is ${how} in the middle of answers`, () => {
+    const hold = fresh("hold");
+    const clients = Object.fromEntries([eventSource].map((client) => [client.name, client(fresh(client.name), hold)]));
+
+    before(async () => {
+      await Promise.all(Object.values(clients).map((client) => client.begin()));
+      const ending = end();
+      await Promise.all(Object.values(clients).map((client) => client.broken()));
+      if (how !== "killed") server.release(hold); // the answers that run come to their end while it closes
+      await ending;
+      await server.start();
+      server.release(hold);
+    });
+
+    for (const [name, client] of Object.entries(clients)) {
+      it(`leaves ${name} with the whole turn`, () => client.check());
+    }
+  });
+}
+
+function eventSource(session, hold) {
+  let listener;
+  return {
+    async begin() {
+      listener = new Listener(`${server.url}/v1/sessions/${session}/events`);
+      await until(() => listener.isOpen, "a connection");
+      await api.send(session, `talk hold:${hold}`);
+      await until(() => listener.events.filter((event) => event.type === "text_delta").length === 3, "three pieces");
+    },
+    broken: () => until(() => !listener.isOpen, "a broken connection"),
+    async check() {
+      try {
+        await listener.seen("turn_completed");
+        const durable = listener.events.filter((event) => event.sequence !== undefined);
+        const kept = await api.events(session);
+        assertSame(durable.map((event) => event.type), kept.map((event) => event.type), "its durable events");
+        assertSame(durable.map((event) => event.sequence), range(1, kept.length), "its sequences");
+        assert.ok(listener.opened > 1);
+      } finally {
+        listener.close();
+      }
+    },
+  };
+}
