@@ -249,7 +249,7 @@ async def test_health_and_the_document_need_no_caller(api: Api) -> None:
         ("GET", "/v1/sessions/s-1/pause"),
         ("GET", "/v1/sessions/s-1/inbox/m-1"),
         ("POST", "/v1/socket-tickets"),
-        ("POST", "/v1/chat"),
+        ("POST", "/v1/chats"),
         ("GET", "/v1/sessions/s-1/inputs"),
         ("POST", "/v1/sessions/a/b/inputs"),
         ("OPTIONS", "/v1/sessions"),

@@ -56,6 +56,10 @@ class ApiResponse:
     stream: AsyncIterator[bytes] | None = None
 
 
+class StreamBrokenOffError(Exception):
+    """Ends a stream in its middle: the host has to break the connection off, so that the client knows it was cut."""
+
+
 class TicketIssuer(Protocol):
     """Issues single-use tickets for the WebSocket. Only hosts that have one offer the route."""
 

@@ -175,6 +175,8 @@ def _responses(route: Route) -> dict[str, Any]:
     if route.stream is not None:
         content = {sse.MEDIA_TYPE: {"schema": {"type": "string", "description": "One event a `data` line, as JSON."}}}
     responses: dict[str, Any] = {str(route.status): {"description": "Done.", "content": content}}
+    if route.may_be_empty:
+        responses["204"] = {"description": "There is nothing to stream."}
     if not route.public:
         for status in sorted({*_EVERYWHERE, *route.errors}):
             responses[str(status)] = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from perdure.api import agent_shapes, event_shapes, result_shapes, shapes, turn_shapes
 from perdure.api.ag_ui_routes import AG_UI_ROUTES
 from perdure.api.bodies import EventBody, InputBody, InterruptBody
+from perdure.api.chat_routes import CHAT_ROUTES
 from perdure.api.control_routes import CONTROL_ROUTES
 from perdure.api.messages import JsonObject
 from perdure.api.reading import QueryParam
@@ -176,6 +177,7 @@ ROUTES: tuple[Route, ...] = (
     *WAIT_ROUTES,
     *SCHEDULE_ROUTES,
     *AG_UI_ROUTES,
+    *CHAT_ROUTES,
     Route(
         method="GET",
         path="/v1/sessions",

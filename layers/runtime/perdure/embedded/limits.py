@@ -27,6 +27,9 @@ RETRY_AFTER_SECONDS = 1
 UNCOUNTED = frozenset({"/healthz"})
 """Asked by whoever watches over the server, who must not be told of somebody's flood."""
 
+STREAMS = ("/v1/chat", "/v1/ag-ui")
+"""What is answered by streams alone, whatever a client accepts."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
@@ -73,12 +76,14 @@ class OpenRequests:
         client = str((scope.get("client") or ("unknown",))[0])
         places = {("client", client, kind): self._limits.client[kind]}
         segments = scope["path"].split("/")  # decoded, so another spelling of an id is the same session
-        if segments[1:3] == ["v1", "sessions"] and len(segments) > 3:
+        if segments[1:3] in (["v1", "sessions"], ["v1", "chat"]) and len(segments) > 3:
             places["session", segments[3], kind] = self._limits.session[kind]
         return places
 
 
 def _kind(scope: Scope) -> Kind:
+    if scope["path"].startswith(STREAMS):
+        return "wait"
     if scope["method"] not in ("GET", "HEAD"):
         return "command"
     waits = b"wait_seconds=" in scope["query_string"]

@@ -42,10 +42,15 @@ class OpenCall:
 
 @dataclass(slots=True)
 class Calls:
-    """The open calls of the running turn, whichever it is, and the questions that are asked."""
+    """The open calls of the running turn, whichever it is, and the questions that are asked.
+
+    Attributes:
+        decided: Interrupts that were decided, though what is read may be too old to say so.
+    """
 
     open: dict[str, OpenCall] = field(default_factory=dict)
     questions: dict[str, JsonObject] = field(default_factory=dict)
+    decided: set[str] = field(default_factory=set)
 
     @property
     def only_people(self) -> bool:
@@ -94,7 +99,7 @@ class Calls:
         interrupt_id = payload["interrupt_id"]
         call = self.open.get(payload.get("tool_call_id", ""))
         if call is not None:
-            call.waits = "asked"
+            call.waits = None if interrupt_id in self.decided else "asked"
             call.approval = call.approval or payload["kind"] == "approval"
         if payload["kind"] == "approval":
             asked = {"approvalId": interrupt_id, "toolCallId": payload["tool_call_id"]}
@@ -142,7 +147,7 @@ class Calls:
     def state(self) -> JsonObject:
         """Return them as JSON."""
         calls = {i: [call.name, call.waits, call.approval, call.told] for i, call in self.open.items()}
-        return {"open": calls, "questions": dict(self.questions)}
+        return {"open": calls, "questions": dict(self.questions), "decided": sorted(self.decided)}
 
     @classmethod
     def restored(cls, state: JsonObject) -> Calls:
@@ -151,7 +156,7 @@ class Calls:
             call_id: OpenCall(name=name, waits=waits, approval=approval, told=told)
             for call_id, (name, waits, approval, told) in state["open"].items()
         }
-        return cls(open=calls, questions=dict(state["questions"]))
+        return cls(open=calls, questions=dict(state["questions"]), decided=set(state["decided"]))
 
 
 def call_chunk(part: JsonObject) -> JsonObject:

@@ -59,6 +59,8 @@ class UIChunks:
             out, and it is given anew behind a `reset-step`; there is no `start`. 0: the client has nothing.
         message_id: The user's message whose turn is awaited; goes with no `turn_id`.
         keep_open: Approvals and questions do not end the stream.
+        held: The message waits behind a turn that failed and holds the inbox.
+        decided: Interrupts that were decided just now, which a read that is a moment old shows open.
 
     Attributes:
         ended: There is no more.
@@ -66,7 +68,14 @@ class UIChunks:
     """
 
     def __init__(
-        self, turn_id: str | None, *, from_step: int = 0, message_id: str | None = None, keep_open: bool = False
+        self,
+        turn_id: str | None,
+        *,
+        from_step: int = 0,
+        message_id: str | None = None,
+        keep_open: bool = False,
+        held: bool = False,
+        decided: Collection[str] = (),
     ) -> None:
         if turn_id is None and message_id is None:
             raise ValueError("name the turn, or the message whose turn is meant")
@@ -77,10 +86,10 @@ class UIChunks:
         self.ended = False
         self.steps = 0
         self._started = False
-        self._held = False
+        self._held = held
         self._past: tuple[str, int] | None = None
         self._step: Step | None = None
-        self._calls = Calls()
+        self._calls = Calls(decided=set(decided))
         self._out: list[JsonObject] = []
 
     @property
@@ -126,6 +135,14 @@ class UIChunks:
                 self._out.append({"type": "error", "errorText": HELD})
         return self._out
 
+    def lose(self, why: str) -> list[JsonObject]:
+        """End the stream because the session can't be read any more."""
+        self._out = []
+        if self.turn_id is not None:
+            self._end("other")
+        self.ended = True
+        return [*self._out, {"type": "error", "errorText": why}]
+
     def state(self) -> JsonObject:
         """Return what it needs to go on elsewhere, as JSON: ids, lengths and flags, and the questions that are open."""
         state: JsonObject = {"steps": self.steps, "calls": self._calls.state()}
@@ -147,11 +164,11 @@ class UIChunks:
             from_step=state.get("from_step", 0),
             message_id=state.get("message_id"),
             keep_open=state.get("keep_open", False),
+            held=state.get("held", False),
         )
         mapping.ended = state.get("ended", False)
         mapping.steps = state["steps"]
         mapping._started = state.get("started", False)
-        mapping._held = state.get("held", False)
         mapping._past = (state["past"][0], state["past"][1]) if "past" in state else None
         mapping._step = Step.restored(state["step"]) if "step" in state else None
         mapping._calls = Calls.restored(state["calls"])
