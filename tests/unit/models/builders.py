@@ -12,7 +12,15 @@ import pytest
 
 from perdure.core.history import CallItem, ModelItem, ToolResultItem, UserItem
 from perdure.errors import ModelCallError
-from perdure.models import ModelRequest, ModelResponse, ModelSettings, OpenAIChatModel, StreamActivity, ToolDefinition
+from perdure.models import (
+    ModelRequest,
+    ModelResponse,
+    ModelSettings,
+    OpenAIChatModel,
+    StreamActivity,
+    ToolArgumentsDelta,
+    ToolDefinition,
+)
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 BASE_URL = "http://provider.test/v1"
@@ -79,9 +87,9 @@ def a_model(answer: "bytes | httpx.Response | Callable", **fields) -> OpenAIChat
 
 
 async def collect(model, request=None) -> list[Any]:
-    """Return what a call gives, without the word that it is still alive."""
+    """Return what a call gives, without the word that it is still alive and the drafts of its calls."""
     async with aclosing(model.stream(request or a_request())) as stream:
-        return [item async for item in stream if not isinstance(item, StreamActivity)]
+        return [item async for item in stream if not isinstance(item, StreamActivity | ToolArgumentsDelta)]
 
 
 async def respond(model, request=None) -> ModelResponse:

@@ -323,7 +323,7 @@ async def test_a_keep_alive_and_a_piece_of_a_call_show_that_the_provider_is_aliv
     async with aclosing(a_model(body.response()).stream(a_request())) as stream:
         items = [type(item).__name__ async for item in stream]
 
-    assert items == ["StreamActivity", "StreamActivity", "TextDelta", "StreamActivity", "ModelResponse"]
+    assert items == ["StreamActivity", "ToolArgumentsDelta", "TextDelta", "StreamActivity", "ModelResponse"]
 
 
 async def test_closing_the_iterator_closes_the_response() -> None:

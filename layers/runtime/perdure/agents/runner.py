@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 from perdure.core.entries import FileRef
 from perdure.core.history import HistoryItem, HistoryOptions
 from perdure.core.usage import NO_TOTALS, NO_USAGE, CallUsage, UsageTotals
-from perdure.models.base import ModelClient, ModelRequest, ReasoningDelta, StreamItem, TextDelta
+from perdure.models.base import Delta, ModelClient, ModelRequest, StreamItem
 
 if TYPE_CHECKING:
     from perdure.agents.definition import AgentDefinition
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 JsonObject = dict[str, Any]
 
-EmitDelta = Callable[[TextDelta | ReasoningDelta], Awaitable[None]]
+EmitDelta = Callable[[Delta], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,8 @@ class AgentTurnContext:
         retried_partial: Text of a provider call of this attempt that was cut, to be told to the model.
         deadline: The attempt must be over by then. None: no limit.
         abort: Set when the turn is stopped or the lease is lost.
-        emit: Shows a delta to the viewers.
+        emit: Shows a delta to the viewers. The text and reasoning deltas of a call, joined, are its outcome's; then its
+            message has the parts in which they were shown.
         settings: Those of the turn, as the agent's `settings_resolver` has them.
         turn_start: Where in `history` the running turn begins.
         last_prompt_tokens: Size of the prompt of the last completed step, as its provider reported it. None: there is

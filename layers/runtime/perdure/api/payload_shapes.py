@@ -103,9 +103,18 @@ class AttemptReset(BaseModel):
 
 
 class Delta(BaseModel):
-    """A piece of text, live."""
+    """A piece of text, live. `segment`: which part of the message it belongs to, from 0."""
 
     text: str
+    segment: int
+
+
+class ArgumentsDelta(BaseModel):
+    """A piece of the arguments of the call that the model is writing, live: a draft. `tool_name`: once per call."""
+
+    index: int
+    text: str
+    tool_name: str | None = None
 
 
 class CallDeferred(BaseModel):
@@ -323,6 +332,7 @@ PAYLOADS: dict[str, type[BaseModel]] = {
     "attempt_reset": AttemptReset,
     "text_delta": Delta,
     "reasoning_delta": Delta,
+    "tool.arguments_delta": ArgumentsDelta,
     "tool_call_deferred": CallDeferred,
     "tool_call_started": CallStarted,
     "tool_progress": CallProgress,

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         StreamActivity,
         StreamItem,
         TextDelta,
+        ToolArgumentsDelta,
         ToolDefinition,
     )
     from perdure.models.openai_chat import OpenAIChatModel
@@ -41,6 +42,7 @@ __all__ = [
     "StreamActivity",
     "StreamItem",
     "TextDelta",
+    "ToolArgumentsDelta",
     "ToolDefinition",
     "call",
     "tool_results",

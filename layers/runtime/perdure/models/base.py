@@ -76,16 +76,36 @@ class ModelRequest:
 
 @dataclass(frozen=True, slots=True)
 class TextDelta:
-    """The next piece of the answer's text; never empty, valid Unicode."""
+    """The next piece of the answer's text; never empty, valid Unicode.
+
+    `part`: of a provider that sends its answer in parts, which one. Another number begins another segment.
+    """
 
     text: str
+    part: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class ReasoningDelta:
-    """The next piece of the model's reasoning; never empty, valid Unicode."""
+    """The next piece of the model's reasoning; never empty, valid Unicode. `part`: as of `TextDelta`."""
 
     text: str
+    part: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ToolArgumentsDelta:
+    """The next piece of a call's arguments while the model still writes them: a draft, to be shown and never kept.
+
+    Attributes:
+        index: Which call, from 0, in the order in which they began.
+        text: Raw JSON text, valid Unicode; empty when only the name has become known.
+        tool_name: Once, as soon as it is known.
+    """
+
+    index: int
+    text: str
+    tool_name: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,13 +156,16 @@ class ModelResponse:
 
 @dataclass(frozen=True, slots=True)
 class StreamActivity:
-    """The provider sent something that shows nothing, such as a piece of a call's arguments or a keep-alive.
+    """The provider sent something that shows nothing, such as a keep-alive.
 
     Only the inactivity timeout looks at it (spec MODEL-17).
     """
 
 
-StreamItem = TextDelta | ReasoningDelta | StreamActivity | ModelResponse
+Delta = TextDelta | ReasoningDelta | ToolArgumentsDelta
+"""What a stream shows before its response."""
+
+StreamItem = Delta | StreamActivity | ModelResponse
 
 
 class ModelClient(Protocol):

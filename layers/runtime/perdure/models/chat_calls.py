@@ -52,13 +52,17 @@ class CallAssembler:
     def __init__(self) -> None:
         self.calls: list[CallDraft] = []
 
-    def add(self, fragments: list[JsonObject], *, whole: bool = False) -> None:
-        """Take the fragments of one chunk. `whole`: each is a complete call, as in an answer without streaming.
+    def add(self, fragments: list[JsonObject], *, whole: bool = False) -> list[tuple[int, str]]:
+        """Take the fragments of one chunk, and return to which calls, from 0, they added which text.
+
+        Args:
+            whole: Each is a complete call, as in an answer without streaming.
 
         Raises:
             ValueError: A fragment is not what the protocol says, or belongs to no call.
         """
         begun: list[CallDraft] = []
+        added: list[tuple[int, str]] = []
         for fragment in fragments:
             function = fragment.get("function") or {}
             index = fragment.get("index")
@@ -77,6 +81,11 @@ class CallAssembler:
                 self.calls.append(read)
             elif read.arguments_text:
                 raise ValueError("arguments belong to no tool call")
+            else:
+                continue
+            target = continued or read
+            added.append((next(i for i, call in enumerate(self.calls) if call is target), read.arguments_text))
+        return added
 
     def _continued(self, read: CallDraft, begun: list[CallDraft]) -> CallDraft | None:
         """Return the call that a fragment goes on with, or None when it begins one."""

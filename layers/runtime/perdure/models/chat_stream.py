@@ -10,7 +10,16 @@ import json
 from typing import Any
 
 from perdure.core.usage import NO_USAGE, CallUsage, whole_number
-from perdure.models.base import Finish, GeneratedFile, ModelResponse, ModelToolCall, ReasoningDelta, TextDelta
+from perdure.models.base import (
+    Delta,
+    Finish,
+    GeneratedFile,
+    ModelResponse,
+    ModelToolCall,
+    ReasoningDelta,
+    TextDelta,
+    ToolArgumentsDelta,
+)
 from perdure.models.chat_calls import CallAssembler
 from perdure.models.chat_files import generated_files
 from perdure.models.chat_request import replay_item
@@ -18,8 +27,6 @@ from perdure.models.failures import malformed, provider_error, stream_error
 from perdure.models.surrogates import SurrogateJoiner, mended
 
 JsonObject = dict[str, Any]
-
-Delta = TextDelta | ReasoningDelta
 
 DONE = "[DONE]"
 
@@ -44,8 +51,9 @@ class ChatStream:
         self._ended = False
         self._finish: Finish = "stop"
         self._refused = False
-        self._segments: dict[type[Delta], _Segment] = {ReasoningDelta: _Segment(), TextDelta: _Segment()}
+        self._segments: dict[type[TextDelta | ReasoningDelta], _Segment] = {ReasoningDelta: _Segment(), TextDelta: _Segment()}
         self._calls = CallAssembler()
+        self._drafts: list[_Draft] = []
         self._files: list[GeneratedFile] = []
         self._usage = NO_USAGE
         self._metadata: JsonObject = {"requested_model": requested_model}
@@ -80,7 +88,7 @@ class ChatStream:
             raise malformed("the stream holds an event that is no chat completion", partial_text=self.text) from error
 
     def finish(self) -> list[Delta]:
-        """Return what is left to show at the end: a replacement for half a character."""
+        """Return what is left to show of the text at the end: a replacement for half a character."""
         left = [(kind, segment.finish()) for kind, segment in self._segments.items()]
         return [kind(text) for kind, text in left if text]
 
@@ -133,15 +141,27 @@ class ChatStream:
         delta = _object(choice.get("message" if whole else "delta") or {})
         # Two names are in use for reasoning, and some servers send the same text under both.
         reasoning = _text(delta.get("reasoning_content")) or _text(delta.get("reasoning"))
-        pieces: list[tuple[type[Delta], str]] = [(ReasoningDelta, reasoning), (TextDelta, _text(delta.get("content")))]
+        pieces: list[tuple[type[TextDelta | ReasoningDelta], str]] = [(ReasoningDelta, reasoning), (TextDelta, _text(delta.get("content")))]
         if refusal := _text(delta.get("refusal")):
             self._refused = True
             pieces.append((TextDelta, refusal))
         self._files += generated_files(_objects(delta.get("images")))
-        self._calls.add(_objects(delta.get("tool_calls")), whole=whole)
+        added = self._calls.add(_objects(delta.get("tool_calls")), whole=whole)
         self._take_finish(choice.get("finish_reason"))
         shown = ((kind, self._segments[kind].feed(piece)) for kind, piece in pieces if piece)
-        return [kind(text) for kind, text in shown if text]
+        return [*(kind(text) for kind, text in shown if text), *self._drafted(added)]
+
+    def _drafted(self, added: list[tuple[int, str]]) -> list[Delta]:
+        deltas: list[Delta] = []
+        for index, piece in added:
+            while len(self._drafts) <= index:
+                self._drafts.append(_Draft())
+            draft, name = self._drafts[index], self._calls.calls[index].name
+            text, is_new = draft.joiner.feed(piece), bool(name) and not draft.named
+            draft.named = draft.named or is_new
+            if text or is_new:
+                deltas.append(ToolArgumentsDelta(index, text, mended(name) if is_new else None))
+        return deltas
 
     def _take_finish(self, reason: object) -> None:
         if not isinstance(reason, str) or not reason:  # some servers send "" with every chunk
@@ -152,6 +172,14 @@ class ChatStream:
         if self._finish == "stop":  # a later `stop` does not take back that the answer is cut or filtered
             self._finish = _FINISHES.get(reason.lower(), "stop")
             self._metadata["finish_reason"] = mended(reason)
+
+
+class _Draft:
+    """What was shown of a call: whether its name was, and half a character that was not."""
+
+    def __init__(self) -> None:
+        self.joiner = SurrogateJoiner()
+        self.named = False
 
 
 class _Segment:

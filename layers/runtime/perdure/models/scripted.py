@@ -26,6 +26,7 @@ from perdure.models.base import (
     ReasoningDelta,
     StreamItem,
     TextDelta,
+    ToolArgumentsDelta,
 )
 from perdure.models.clock import SystemClock
 from perdure.models.surrogates import mended
@@ -83,6 +84,7 @@ class ScriptedModel:
             the error's `partial_text` is streamed first, as a provider would have done before it failed.
         chunk: Characters of one delta, 1 or more. The default gives an ordinary sentence several deltas.
         delay: Wait before each delta, through the clock.
+        stream_arguments: Show the arguments of calls piece by piece, too, as most providers do.
         clock: Default: the system's.
         model, provider: The names to go by.
 
@@ -96,6 +98,7 @@ class ScriptedModel:
         *,
         chunk: int = 12,
         delay: timedelta = timedelta(0),
+        stream_arguments: bool = False,
         clock: Clock | None = None,
         model: str = "scripted",
         provider: str = "scripted",
@@ -105,6 +108,7 @@ class ScriptedModel:
         self._reply = reply
         self._chunk = chunk
         self._delay = delay.total_seconds()
+        self._stream_arguments = stream_arguments
         self._clock: Clock = clock or SystemClock()
         self._requests: deque[ModelRequest] = deque(maxlen=KEPT_REQUESTS)
         self.model = model
@@ -125,13 +129,19 @@ class ScriptedModel:
             async for delta in self._deltas("", mended(error.partial_text)):
                 yield delta
             raise
-        async for delta in self._deltas(response.reasoning, response.text):
+        calls = response.tool_calls if self._stream_arguments else ()
+        async for delta in self._deltas(response.reasoning, response.text, calls):
             yield delta
         yield response
 
-    async def _deltas(self, reasoning: str, text: str) -> AsyncIterator[StreamItem]:
+    async def _deltas(
+        self, reasoning: str, text: str, calls: tuple[ModelToolCall, ...] = ()
+    ) -> AsyncIterator[StreamItem]:
         shown: list[StreamItem] = [ReasoningDelta(piece) for piece in self._pieces(reasoning)]
         shown += [TextDelta(piece) for piece in self._pieces(text)]
+        for index, call in enumerate(calls):
+            shown.append(ToolArgumentsDelta(index, "", mended(call.tool_name)))
+            shown += [ToolArgumentsDelta(index, piece) for piece in self._pieces(mended(call.arguments_text))]
         for delta in shown:
             if self._delay:
                 await self._clock.sleep(self._delay)

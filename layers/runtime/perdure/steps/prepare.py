@@ -11,8 +11,6 @@ from perdure.agents.prepare import step_context
 from perdure.agents.runner import AgentTurnContext, ModelOutcome
 from perdure.agents.settings import effective_settings
 from perdure.agents.stop_policies import StopPolicy, winner
-from perdure.core.history import file_part
-from perdure.models.surrogates import mended
 
 JsonObject = dict[str, Any]
 
@@ -51,11 +49,18 @@ async def policy_that_stops(agent: AgentDefinition, context: AgentTurnContext) -
 
 
 async def step_end(
-    agent: AgentDefinition, context: AgentTurnContext, outcome: ModelOutcome, policy: StopPolicy | None, *, last: bool
+    agent: AgentDefinition,
+    context: AgentTurnContext,
+    outcome: ModelOutcome,
+    policy: StopPolicy | None,
+    *,
+    parts: tuple[JsonObject, ...],
+    last: bool,
 ) -> StepEnd:
     """Return how a step ended, with the complaint about an answer that would end the turn.
 
     Args:
+        parts: Those of its message.
         last: The turn ends here even if the model asked for tools, because it reached its cap.
     """
     if agent.acceptance == "allow_empty" or not (last or outcome.ending == "answer"):
@@ -67,19 +72,9 @@ async def step_end(
         session_id=context.session_id,
         turn_id=context.turn_id,
         text=said,
-        parts=parts_of(outcome),
+        parts=parts,
         settings=context.settings,
         stop_policy=policy.name if policy else None,
         tool_only=policy is not None and policy.tool_only,
     )
     return StepEnd(outcome=outcome, policy=policy, complaint=await complaint_about(agent.acceptance, answer))
-
-
-def parts_of(outcome: ModelOutcome) -> tuple[JsonObject, ...]:
-    """Return what a model said as the parts of its message."""
-    parts: list[JsonObject] = []
-    if outcome.reasoning:
-        parts.append({"type": "reasoning", "text": mended(outcome.reasoning)})
-    if outcome.text:
-        parts.append({"type": "text", "text": mended(outcome.text)})
-    return (*parts, *(file_part(file) for file in outcome.files))

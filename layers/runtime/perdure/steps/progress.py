@@ -12,7 +12,10 @@ from perdure.steps.attempt import Attempt
 JsonObject = dict[str, Any]
 
 MAX_BATCH_CHARACTERS = 4096
-"""Text that is gathered at most before it is published (design §7: 4 KB)."""
+"""Text that is gathered at most before it is published, and that one delta has at most (design §7: 4 KB)."""
+
+DELTAS = ("text_delta", "reasoning_delta", "tool.arguments_delta")
+"""Progress whose `text` goes on where the one before ended."""
 
 
 def parts_of(progress: Sequence[LiveEvent]) -> tuple[JsonObject, ...]:
@@ -21,22 +24,34 @@ def parts_of(progress: Sequence[LiveEvent]) -> tuple[JsonObject, ...]:
     What came before the last `attempt_reset` is gone from the screen, too.
     """
     parts: list[JsonObject] = []
+    last: tuple[str, object] | None = None
     for event in progress:
         if event.type == "attempt_reset":
             parts.clear()
+            last = None
         elif event.type in ("text_delta", "reasoning_delta"):
-            kind = event.type.removesuffix("_delta")
-            if parts and parts[-1]["type"] == kind:
+            segment = (event.type, event.payload.get("segment"))
+            if segment == last:
                 parts[-1]["text"] += event.payload["text"]
             else:
-                parts.append({"type": kind, "text": event.payload["text"]})
+                parts.append({"type": event.type.removesuffix("_delta"), "text": event.payload["text"]})
+            last = segment
     return tuple(parts)
+
+
+def _goes_on(last: LiveEvent, event_type: str, payload: JsonObject) -> bool:
+    """Whether a delta belongs to the same segment or call as the last event, and there is room for it."""
+    same = event_type in DELTAS and event_type == last.type and payload.get("tool_name") is None
+    place = "index" if event_type == "tool.arguments_delta" else "segment"
+    room = MAX_BATCH_CHARACTERS - len(last.payload.get("text", ""))
+    return same and last.payload[place] == payload[place] and len(payload["text"]) <= room
 
 
 class Progress:
     """Publishes a step's progress: at once, or gathered for `Ports.progress_interval_seconds`.
 
-    Deltas of the same kind that are published together are joined into one.
+    Deltas of one segment, or of one call's arguments, that are published together are joined into one. A delta has at
+    most `MAX_BATCH_CHARACTERS`.
     """
 
     def __init__(self, attempt: Attempt) -> None:
@@ -49,15 +64,18 @@ class Progress:
 
     async def say(self, event_type: str, payload: JsonObject) -> None:
         """Show one event to the viewers."""
-        event = LiveEvent(type=event_type, at=self._attempt.ports.clock.now(), payload=payload)
+        text = payload.get("text", "")
+        if event_type in DELTAS and len(text) > MAX_BATCH_CHARACTERS:
+            for start in range(0, len(text), MAX_BATCH_CHARACTERS):
+                await self.say(event_type, payload | {"text": text[start : start + MAX_BATCH_CHARACTERS]})
+            return
         last = self._pending[-1] if self._pending else None
-        if last is not None and last.type == event.type and event_type in ("text_delta", "reasoning_delta"):
-            self._pending[-1] = LiveEvent(
-                type=event_type, at=last.at, payload={"text": last.payload["text"] + payload["text"]}
-            )
+        if last is not None and _goes_on(last, event_type, payload):
+            joined = last.payload | {"text": last.payload["text"] + text}
+            self._pending[-1] = LiveEvent(type=event_type, at=last.at, payload=joined)
         else:
-            self._pending.append(event)
-        self._characters += len(payload.get("text", ""))
+            self._pending.append(LiveEvent(type=event_type, at=self._attempt.ports.clock.now(), payload=payload))
+        self._characters += len(text)
         if not self._interval or self._characters >= MAX_BATCH_CHARACTERS:
             await self.flush()
         elif self._flusher is None or self._flusher.done():

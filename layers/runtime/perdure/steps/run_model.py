@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from itertools import groupby
 from typing import Any
 
 from perdure.agents.definition import AgentDefinition
@@ -26,7 +25,7 @@ from perdure.errors import (
     SettingsError,
     TransientError,
 )
-from perdure.models.base import ReasoningDelta, TextDelta
+from perdure.models.base import Delta, TextDelta, ToolArgumentsDelta
 from perdure.models.surrogates import mended
 from perdure.ports import SessionKey
 from perdure.steps.attempt import Attempt, claimed, taken
@@ -35,8 +34,9 @@ from perdure.steps.call_tool import WATCH_SECONDS as TOOL_WATCH_SECONDS
 from perdure.steps.call_tool import run_call
 from perdure.steps.commit import Executed, logger
 from perdure.steps.inactivity import Activity, unless_silent
-from perdure.steps.prepare import NOTHING_SAID, StepEnd, parts_of, policy_that_stops, step_end, with_settings
+from perdure.steps.prepare import NOTHING_SAID, StepEnd, policy_that_stops, step_end, with_settings
 from perdure.steps.progress import Progress
+from perdure.steps.segments import Segments
 
 JsonObject = dict[str, Any]
 
@@ -142,7 +142,8 @@ class _ModelCall:
 
     deps: StepDeps
     attempt: Attempt
-    partial: list[TextDelta | ReasoningDelta] = field(default_factory=list)
+    shown: Segments = field(default_factory=Segments)
+    drafts: bool = False  # arguments of calls were shown
     usage: list[CallUsage] = field(default_factory=list)
     reconnects: list[Reconnect] = field(default_factory=list)
     retried_partial: str = ""
@@ -199,14 +200,15 @@ class _ModelCall:
             return None
         if attempt.timed_out:
             return await self._give_up("the model step ran into its deadline", "timeout")
-        return await self._finish(ending="aborted", parts=self._partial_parts())
+        return await self._finish(ending="aborted", parts=self.shown.parts())
 
     async def _ended(self, agent: AgentDefinition) -> StepEnd:
         """Do the step: ask the stop policies, else the provider, and look at what would end the turn."""
         context = await with_settings(agent, await self._context(agent))
         policy = await policy_that_stops(agent, context)
         outcome = NOTHING_SAID if policy is not None else await self._answered(agent, context)
-        return await step_end(agent, context, outcome, policy, last=self._limit_reached(agent))
+        parts, last = self.shown.parts_of(outcome), self._limit_reached(agent)
+        return await step_end(agent, context, outcome, policy, parts=parts, last=last)
 
     async def _answered(self, agent: AgentDefinition, context: AgentTurnContext) -> ModelOutcome:
         """Call the provider, and call it again while the failures allow it."""
@@ -234,15 +236,15 @@ class _ModelCall:
         if delay is None:
             raise error
         clock = self.attempt.ports.clock
-        reset = bool(self.partial)
+        reset = bool(self.shown) or self.drafts
         retry_in_ms = round(delay.total_seconds() * 1000)
         self.reconnects.append(
             Reconnect(at=clock.now(), retry_in_ms=retry_in_ms, number=number, reason=error.kind, partial=reset)
         )
         if reset:
-            text = "".join(d.text for d in self.partial if isinstance(d, TextDelta))
-            self.retried_partial = text if policy.partial == "echo" else ""
-            self.partial.clear()
+            self.retried_partial = self.shown.said("text") if policy.partial == "echo" else ""
+            self.shown.clear()
+            self.drafts = False
             await self.progress.say("attempt_reset", {"reason": error.kind})
         await self.progress.say(
             "model_retry_scheduled", {"retry_in_ms": retry_in_ms, "attempt": number, "reason": error.kind}
@@ -306,22 +308,23 @@ class _ModelCall:
         self.deps.transcripts.put_back(attempt.key, transcript)
         return context
 
-    async def _emit(self, delta: TextDelta | ReasoningDelta) -> None:
+    async def _emit(self, delta: Delta) -> None:
         self.activity.seen()
-        self.partial.append(delta)
-        kind = "text_delta" if isinstance(delta, TextDelta) else "reasoning_delta"
-        await self.progress.say(kind, {"text": delta.text})
-
-    def _partial_parts(self) -> tuple[JsonObject, ...]:
-        pieces = groupby(self.partial, lambda delta: "text" if isinstance(delta, TextDelta) else "reasoning")
-        return tuple({"type": kind, "text": mended("".join(d.text for d in deltas))} for kind, deltas in pieces)
+        if isinstance(delta, ToolArgumentsDelta):
+            self.drafts = True
+            name = {} if delta.tool_name is None else {"tool_name": delta.tool_name}
+            await self.progress.say("tool.arguments_delta", {"index": delta.index, **name, "text": delta.text})
+        elif delta.text:  # nothing of no segment
+            segment = self.shown.take(delta)
+            kind = "text_delta" if isinstance(delta, TextDelta) else "reasoning_delta"
+            await self.progress.say(kind, {"text": delta.text, "segment": segment})
 
     def _limit_reached(self, agent: AgentDefinition) -> bool:
         return self.attempt.turn.model_calls >= agent.max_model_calls
 
     async def _finish_with(self, agent: AgentDefinition, end: StepEnd) -> Executed:
         outcome, policy = end.outcome, end.policy.name if end.policy else None
-        said: dict[str, Any] = {"parts": parts_of(outcome), "provider": outcome.provider, "stop_policy": policy}
+        said: dict[str, Any] = {"parts": self.shown.parts_of(outcome), "provider": outcome.provider, "stop_policy": policy}
         if end.complaint is not None:
             return await self._finish(ending="not_accepted", error_message=end.complaint, **said)
         asked = outcome.ending == "tool_calls"

@@ -25,13 +25,15 @@ from perdure.models.base import (
     StreamActivity,
     StreamItem,
     TextDelta,
+    ToolArgumentsDelta,
 )
 
 JsonObject = dict[str, Any]
 
-_KINDS: dict[str, type[TextDelta | ReasoningDelta | ModelResponse]] = {
+_KINDS: dict[str, type[TextDelta | ReasoningDelta | ToolArgumentsDelta | ModelResponse]] = {
     "text": TextDelta,
     "reasoning": ReasoningDelta,
+    "arguments": ToolArgumentsDelta,
     "response": ModelResponse,
 }
 _NAMES = {kind: name for name, kind in _KINDS.items()}
