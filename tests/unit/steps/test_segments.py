@@ -21,6 +21,7 @@ from perdure.models.base import (
 )
 from perdure.models.scripted import Reply, ScriptedModel, call, tool_results
 from perdure.service import LOCAL_CALLER
+from perdure.steps.run_model import run_model
 from perdure.testing.clock import VirtualClock
 from perdure.testing.fixtures import SESSION, Stage, open_stage
 from tests.unit.steps.builders import HangingModel, an_agent, failing
@@ -40,7 +41,9 @@ class Saying:
 
     provider = model = "saying"
 
-    def __init__(self, clock: VirtualClock, *items: StreamItem, ending: ModelResponse | Exception | None = None) -> None:
+    def __init__(
+        self, clock: VirtualClock, *items: StreamItem, ending: ModelResponse | Exception | None = None
+    ) -> None:
         self._clock = clock
         self._items = items
         self._ending = ending
@@ -99,7 +102,9 @@ def segments_of(events: list[JsonObject]) -> list[JsonObject]:
 def test_the_deltas_of_each_segment_are_a_part_of_the_stored_message(deltas: list[Any], interval: float) -> None:
     async def story() -> None:
         clock = VirtualClock()
-        async with open_stage(an_agent(model=Saying(clock, *deltas)), clock=clock, progress_interval_seconds=interval) as stage:
+        async with open_stage(
+            an_agent(model=Saying(clock, *deltas)), clock=clock, progress_interval_seconds=interval
+        ) as stage:
             await stage.send("hi")
             shown = await watched(stage)
             parts = (await stage.snapshot())["messages"][-1]["parts"]
@@ -175,9 +180,10 @@ async def test_what_was_seen_before_a_stop_keeps_its_segments() -> None:
     model = HangingModel(TextDelta("a"), TextDelta("b", part=1), ReasoningDelta("c"))
     async with open_stage(an_agent(model=model), in_process=True) as stage:
         await stage.send("hi")
-        step = asyncio.create_task(stage.run_next())
+        step = asyncio.create_task(run_model(stage.deps, stage.taken()))
         await stage.clock.settle()
         await stage.stop()
+        await stage.clock.advance(1.1)
         await step
 
         kept = (await stage.snapshot())["messages"][-1]["parts"]
@@ -222,7 +228,7 @@ async def test_pieces_of_one_call_that_are_published_together_are_one() -> None:
     pieces = [ToolArgumentsDelta(0, "", "lookup"), *(ToolArgumentsDelta(0, piece) for piece in '{"a":1')]
     async with open_stage(an_agent(model=HangingModel(*pieces)), clock=clock, progress_interval_seconds=0.2) as stage:  # type: ignore[arg-type]
         await stage.send("hi")
-        step = asyncio.create_task(stage.run_next())
+        step = asyncio.create_task(run_model(stage.deps, stage.taken()))
         await clock.advance(1)
         live = await stage.deps.ports.live.progress(SESSION, "model-1-0", 1)
         await stage.stop()

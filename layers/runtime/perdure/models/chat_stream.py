@@ -51,7 +51,10 @@ class ChatStream:
         self._ended = False
         self._finish: Finish = "stop"
         self._refused = False
-        self._segments: dict[type[TextDelta | ReasoningDelta], _Segment] = {ReasoningDelta: _Segment(), TextDelta: _Segment()}
+        self._segments: dict[type[TextDelta | ReasoningDelta], _Segment] = {
+            ReasoningDelta: _Segment(),
+            TextDelta: _Segment(),
+        }
         self._calls = CallAssembler()
         self._drafts: list[_Draft] = []
         self._files: list[GeneratedFile] = []
@@ -141,7 +144,10 @@ class ChatStream:
         delta = _object(choice.get("message" if whole else "delta") or {})
         # Two names are in use for reasoning, and some servers send the same text under both.
         reasoning = _text(delta.get("reasoning_content")) or _text(delta.get("reasoning"))
-        pieces: list[tuple[type[TextDelta | ReasoningDelta], str]] = [(ReasoningDelta, reasoning), (TextDelta, _text(delta.get("content")))]
+        pieces: list[tuple[type[TextDelta | ReasoningDelta], str]] = [
+            (ReasoningDelta, reasoning),
+            (TextDelta, _text(delta.get("content"))),
+        ]
         if refusal := _text(delta.get("refusal")):
             self._refused = True
             pieces.append((TextDelta, refusal))

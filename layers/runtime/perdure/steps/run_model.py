@@ -324,7 +324,11 @@ class _ModelCall:
 
     async def _finish_with(self, agent: AgentDefinition, end: StepEnd) -> Executed:
         outcome, policy = end.outcome, end.policy.name if end.policy else None
-        said: dict[str, Any] = {"parts": self.shown.parts_of(outcome), "provider": outcome.provider, "stop_policy": policy}
+        said: dict[str, Any] = {
+            "parts": self.shown.parts_of(outcome),
+            "provider": outcome.provider,
+            "stop_policy": policy,
+        }
         if end.complaint is not None:
             return await self._finish(ending="not_accepted", error_message=end.complaint, **said)
         asked = outcome.ending == "tool_calls"
