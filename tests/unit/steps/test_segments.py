@@ -236,8 +236,7 @@ async def test_pieces_of_one_call_that_are_published_together_are_one() -> None:
         await step
 
         assert [event.payload for event in live if event.type == "tool.arguments_delta"] == [
-            {"index": 0, "tool_name": "lookup", "text": ""},
-            {"index": 0, "text": '{"a":1'},
+            {"index": 0, "tool_name": "lookup", "text": '{"a":1'}
         ]
 
 

@@ -6,7 +6,7 @@ A runner never executes tools inside its model step: it hands the calls over, an
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 JsonObject = dict[str, Any]
 
 EmitDelta = Callable[[Delta], Awaitable[None]]
+ShowEvent = Callable[[str, Mapping[str, Any]], Awaitable[None]]
+
+
+async def _shown_nowhere(_: str, __: Mapping[str, Any]) -> None:
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +50,7 @@ class AgentTurnContext:
             none, or it did not.
         turn_usage: What the provider calls of the turn have used before this step.
         values: What people gave the application by its requests for values, by name.
+        event: Shows an event of the application's own, live; as `ToolContext.event` does.
         alive: To be called when something came that shows nothing, so that the inactivity timeout begins anew; `emit`
             does so by itself.
     """
@@ -67,6 +73,7 @@ class AgentTurnContext:
     last_prompt_tokens: int | None = None
     turn_usage: UsageTotals = NO_TOTALS
     values: JsonObject = field(default_factory=dict)
+    event: ShowEvent = _shown_nowhere
     alive: Callable[[], None] = lambda: None
 
 

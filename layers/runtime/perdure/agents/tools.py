@@ -41,7 +41,8 @@ class ToolContext:
         message_id: Of the message that began the turn; that of an event is `<source>:<event id>`.
         deadline: The attempt is cut off then.
         abort: Set when the turn was stopped or the lease was lost; honouring it is up to the tool.
-        report_progress: Shows a text to the viewers; never model input. Awaitable, for async tools.
+        report_progress: Shows a text to the viewers, 4096 characters of it at most; never model input. Awaitable, for
+            async tools.
         answers: What people answered to the questions that this call's tool has asked, oldest first.
         continuation: What the tool kept when it asked last, or its task when it was looked at last.
         resolution: Of a look at a task: what became of its question. None: nothing is to be delivered.
@@ -121,6 +122,22 @@ class ToolContext:
     async def show(self, output: Any) -> None:
         """Show what there is so far, as a durable event `tool.output`. Never model input (spec TOOL-17)."""
         await self._durable().show(output)
+
+    async def event(self, event_type: str, payload: Mapping[str, Any] | None = None, *, durable: bool = False) -> None:
+        """Show an event of the application's own, such as `myapp.stage`. Never model input (spec EVT-07).
+
+        Args:
+            event_type: Begins with a prefix that is none of ours (`perdure.core.own_events`) and a dot.
+            payload: JSON values, at most 16 KiB as compact UTF-8 JSON.
+            durable: False: live only, to whoever watches now. True: committed at once, with a `sequence`, and there
+                for every later reader. A tool that runs again tells it again, with the number of that attempt.
+
+        Raises:
+            InvalidRequestError: The type or the payload is outside these bounds.
+            ConfigurationError: The payload can't be written as JSON.
+            OutsideToolError: No runtime runs this tool.
+        """
+        await self._durable().event(event_type, payload or {}, durable=durable)
 
     def _durable(self) -> DurableSteps:
         if self.durable is None:

@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol
 
 from perdure.core.ids import canonical_json
 from perdure.core.limits import MAX_POLL_INTERVAL, MAX_TOOL_OUTPUT_BYTES, MAX_WAIT, MIN_POLL_INTERVAL
+from perdure.core.own_events import check_own_event
 from perdure.errors import ConfigurationError, PermanentError, ToolExecutionError
 from perdure.models.surrogates import mended
 
@@ -195,6 +196,8 @@ class DurableSteps(Protocol):
 
     async def show(self, output: Any) -> None: ...
 
+    async def event(self, event_type: str, payload: Mapping[str, Any], *, durable: bool) -> None: ...
+
 
 def check_interval(interval: timedelta) -> None:
     """Refuse a time between two looks that is outside 1 s to 1 day.
@@ -219,6 +222,18 @@ def check_wait(duration: timedelta, what: str) -> None:
     """
     if not timedelta(0) <= duration <= MAX_WAIT:
         raise ConfigurationError(f"{what} is 0 to {MAX_WAIT.days} days, not {duration}")
+
+
+def own_event(event_type: str, payload: Mapping[str, Any]) -> JsonObject:
+    """Return the payload of an event of the application's own as it will be read.
+
+    Raises:
+        InvalidRequestError: See `check_own_event`.
+        ConfigurationError: It can't be written as JSON.
+    """
+    read: JsonObject = json_value(payload, f"the payload of {event_type}")
+    check_own_event(event_type, read)
+    return read
 
 
 def json_value(value: Any, what: str) -> Any:

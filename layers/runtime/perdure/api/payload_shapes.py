@@ -138,6 +138,7 @@ class CallProgress(BaseModel):
 
     tool_call_id: str
     text: str
+    truncated: bool | None = None
 
 
 class CallFinished(BaseModel):

@@ -10,7 +10,7 @@ from perdure.core.head import Call, Wait
 from perdure.core.limits import MAX_RECORDS
 from perdure.core.turns import join_calls
 from perdure.core.values import replace
-from perdure.core.wait_commands import EventArrived, OutputShown, ResultBrought, StepRecorded, ToolParked
+from perdure.core.wait_commands import EventArrived, EventShown, OutputShown, ResultBrought, StepRecorded, ToolParked
 from perdure.errors import NotFoundError, RequestConflictError
 
 
@@ -36,6 +36,15 @@ def on_output_shown(draft: Draft, command: OutputShown) -> Decision:
         return Decision.unchanged(draft.head)
     payload = {"tool_call_id": call.call_id, "output": command.output, "preliminary": True}
     draft.event("tool.output", payload, step=call.call_id, attempt=call.attempt)
+    return draft.decision({"accepted": True})
+
+
+def on_event_shown(draft: Draft, command: EventShown) -> Decision:
+    """Put an event of the application's own on record; the call runs on (spec EVT-07)."""
+    call = _running(draft, command.call_id, command.attempt)
+    if call is None:
+        return Decision.unchanged(draft.head)
+    draft.event(command.event_type, command.payload, step=call.call_id, attempt=call.attempt)
     return draft.decision({"accepted": True})
 
 

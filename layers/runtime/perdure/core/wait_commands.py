@@ -68,6 +68,19 @@ class OutputShown(StepCommand):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EventShown(StepCommand):
+    """A running tool tells of something in an event of the application's own (spec EVT-07). Never model input."""
+
+    DECIDED_IN: ClassVar[str] = "parks"
+
+    turn_id: str
+    call_id: str
+    attempt: int
+    event_type: str
+    payload: JsonObject
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ToolParked(StepCommand):
     """A tool's attempt is over: it goes on when a time has come (`until`), or an event (`event`), whichever is first.
 

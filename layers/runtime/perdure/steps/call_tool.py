@@ -34,7 +34,7 @@ from perdure.steps.base import StepDeps, StepMessage
 from perdure.steps.commit import Executed, logger
 from perdure.steps.facts import CallFacts, facts_of
 from perdure.steps.group import finish_in_line, finish_together, is_grouped
-from perdure.steps.progress import Progress
+from perdure.steps.progress import Progress, shortened
 
 JsonObject = dict[str, Any]
 
@@ -121,7 +121,7 @@ async def _outcome(
         await progress.say("tool_call_started", {"tool_call_id": call.call_id, "tool_name": call.tool_name})
 
     async def report(text: str) -> None:
-        await progress.say("tool_progress", {"tool_call_id": call.call_id, "text": text})
+        await progress.say("tool_progress", {"tool_call_id": call.call_id, **shortened(text)})
 
     from perdure.steps.durable import RecordedSteps  # with the first tool: few model steps run one themselves
     from perdure.steps.session_handle import StepSession
@@ -134,7 +134,7 @@ async def _outcome(
         answers=tuple(facts.answers),
         continuation=facts.continuation,
         supports_tasks=supports_tasks,
-        durable=RecordedSteps(attempt, call, facts),
+        durable=RecordedSteps(attempt, call, facts, progress),
         checkpoint=await attempt.checkpoint(),
         save_checkpoint=attempt.save_checkpoint,
         session=StepSession(attempt),

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
 from perdure.agents.execution import output_text, run_body
-from perdure.agents.waiting import AttemptOver, EventTimeoutError, Parked, kept_value
+from perdure.agents.waiting import AttemptOver, EventTimeoutError, Parked, kept_value, own_event
 from perdure.core.head import Call
 from perdure.core.limits import MAX_RECORDS
-from perdure.core.wait_commands import OutputShown, StepRecorded
+from perdure.core.wait_commands import EventShown, OutputShown, StepRecorded
 from perdure.errors import ConfigurationError, ToolExecutionError
 from perdure.models.surrogates import mended
 from perdure.steps.attempt import Attempt
 from perdure.steps.facts import CallFacts
+from perdure.steps.progress import Progress
 
 MAX_NAME = 100
 """Length of a name within a tool, in characters. Our own choice."""
@@ -26,10 +27,11 @@ SHORT_SLEEP = timedelta(seconds=5)
 class RecordedSteps:
     """`DurableSteps` of one attempt: what is in the log is not done again."""
 
-    def __init__(self, attempt: Attempt, call: Call, facts: CallFacts) -> None:
+    def __init__(self, attempt: Attempt, call: Call, facts: CallFacts, progress: Progress) -> None:
         self._attempt = attempt
         self._call = call
         self._facts = facts
+        self._progress = progress
         self._used: set[str] = set()
         self._recorded = len(call.records)
 
@@ -88,6 +90,22 @@ class RecordedSteps:
             call_id=self._call.call_id,
             attempt=self._attempt.number,
             output=output_text(self._call.tool_name, output),
+        )
+        await self._attempt.commit(shown)
+
+    async def event(self, event_type: str, payload: Mapping[str, Any], *, durable: bool) -> None:
+        """See `ToolContext.event`."""
+        checked = own_event(event_type, payload)
+        if not durable:
+            await self._progress.say(event_type, checked)
+            return
+        await self._progress.flush()  # what was shown before it comes before it
+        shown = EventShown(
+            turn_id=self._attempt.turn.turn_id,
+            call_id=self._call.call_id,
+            attempt=self._attempt.number,
+            event_type=event_type,
+            payload=checked,
         )
         await self._attempt.commit(shown)
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from perdure.models.surrogates import mended
 from perdure.ports import LiveEvent
 from perdure.steps.attempt import Attempt
 
@@ -39,6 +40,12 @@ def parts_of(progress: Sequence[LiveEvent]) -> tuple[JsonObject, ...]:
     return tuple(parts)
 
 
+def shortened(text: str) -> JsonObject:
+    """Return the text of a tool's progress as it is shown: one to look at, so a long one is its head."""
+    head = mended(text[:MAX_BATCH_CHARACTERS])
+    return {"text": head} if len(text) <= MAX_BATCH_CHARACTERS else {"text": head, "truncated": True}
+
+
 def _goes_on(last: LiveEvent, event_type: str, payload: JsonObject) -> bool:
     """Whether a delta belongs to the same segment or call as the last event, and there is room for it."""
     same = event_type in DELTAS and event_type == last.type and payload.get("tool_name") is None
@@ -64,7 +71,7 @@ class Progress:
 
     async def say(self, event_type: str, payload: JsonObject) -> None:
         """Show one event to the viewers."""
-        text = payload.get("text", "")
+        text = payload.get("text", "") if event_type in DELTAS else ""
         if event_type in DELTAS and len(text) > MAX_BATCH_CHARACTERS:
             for start in range(0, len(text), MAX_BATCH_CHARACTERS):
                 await self.say(event_type, payload | {"text": text[start : start + MAX_BATCH_CHARACTERS]})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -11,6 +12,7 @@ from perdure.agents.definition import AgentDefinition
 from perdure.agents.reconnect import ReconnectPolicy
 from perdure.agents.runner import AgentFrameworkRunner, AgentTurnContext, ModelOutcome, history_options
 from perdure.agents.stepwise import StepwiseRunner, requested_calls
+from perdure.agents.waiting import own_event
 from perdure.core.commands import AttemptLost, ModelFinished, ModelWaits, Reconnect, Taker
 from perdure.core.expected import Dispatch, expected_dispatches
 from perdure.core.history import HistoryOptions, Transcript
@@ -302,6 +304,7 @@ class _ModelCall:
             last_prompt_tokens=transcript.last_prompt_tokens,
             turn_usage=attempt.turn.usage,
             values=transcript.values,
+            event=self._event,
             alive=self.activity.seen,
         )
         self.retried_partial = transcript.partial if agent.reconnect.partial == "echo" else ""
@@ -318,6 +321,10 @@ class _ModelCall:
             segment = self.shown.take(delta)
             kind = "text_delta" if isinstance(delta, TextDelta) else "reasoning_delta"
             await self.progress.say(kind, {"text": delta.text, "segment": segment})
+
+    async def _event(self, event_type: str, payload: Mapping[str, Any]) -> None:
+        self.activity.seen()
+        await self.progress.say(event_type, own_event(event_type, payload))
 
     def _limit_reached(self, agent: AgentDefinition) -> bool:
         return self.attempt.turn.model_calls >= agent.max_model_calls

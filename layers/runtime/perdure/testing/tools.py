@@ -13,7 +13,7 @@ from typing import Any
 
 from perdure.agents.execution import output_text, run_body
 from perdure.agents.tools import ToolContext, running_tool
-from perdure.agents.waiting import EventTimeoutError, kept_value
+from perdure.agents.waiting import EventTimeoutError, kept_value, own_event
 
 __all__ = ["StepsInMemory", "running_tool", "tool_context"]
 
@@ -60,6 +60,7 @@ class StepsInMemory:
         steps: Results by name, as JSON gives them back.
         slept: What was asked for, in order: name and duration.
         shown: The texts of what was shown.
+        events: Type, payload and whether it is durable of the application's own events.
     """
 
     def __init__(self, events: Mapping[str, Any] | None = None) -> None:
@@ -67,6 +68,7 @@ class StepsInMemory:
         self.steps: dict[str, Any] = {}
         self.slept: list[tuple[str, timedelta]] = []
         self.shown: list[str] = []
+        self.events: list[tuple[str, dict[str, Any], bool]] = []
 
     async def step(self, name: str, function: Callable[[], Awaitable[Any] | Any]) -> Any:
         """See `ToolContext.step`."""
@@ -87,3 +89,7 @@ class StepsInMemory:
     async def show(self, output: Any) -> None:
         """See `ToolContext.show`."""
         self.shown.append(output_text("tool", output))
+
+    async def event(self, event_type: str, payload: Mapping[str, Any], *, durable: bool) -> None:
+        """See `ToolContext.event`."""
+        self.events.append((event_type, own_event(event_type, payload), durable))
