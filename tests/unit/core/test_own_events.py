@@ -64,5 +64,5 @@ def test_every_prefix_of_ours_is_reserved() -> None:
     made = set().union(*map(types_in, modules))
     named = {event_type for event_type in PAYLOADS if "." in event_type}
 
-    assert {"tool.output", "session.closed", "inbox.joined", "tool.arguments_delta"} <= made
+    assert {"tool.output", "session.closed", "inbox.joined"} <= made
     assert {event_type.partition(".")[0] for event_type in made | named} <= RESERVED_PREFIXES

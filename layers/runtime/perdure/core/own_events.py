@@ -39,9 +39,10 @@ def check_own_event(event_type: str, payload: JsonObject) -> None:
         InvalidRequestError: The type has no prefix or one of ours, the payload is no object, is too large
             (`too_large`), or holds a lone surrogate (`invalid_text`).
     """
-    if not isinstance(event_type, str) or len(event_type) > MAX_TYPE_LENGTH or not _TYPE.fullmatch(event_type):
+    given = str(event_type)
+    if given != event_type or len(given) > MAX_TYPE_LENGTH or not _TYPE.fullmatch(given):
         raise InvalidRequestError(
-            f"{str(event_type)[:MAX_TYPE_LENGTH]!r} is no type of an event: give it a prefix of your own and a dot, in "
+            f"{given[:MAX_TYPE_LENGTH]!r} is no type of an event: give it a prefix of your own and a dot, in "
             f"lower case and at most {MAX_TYPE_LENGTH} characters, such as 'myapp.stage'"
         )
     prefix = event_type.partition(".")[0]

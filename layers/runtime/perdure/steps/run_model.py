@@ -27,7 +27,7 @@ from perdure.errors import (
     SettingsError,
     TransientError,
 )
-from perdure.models.base import Delta, TextDelta, ToolArgumentsDelta
+from perdure.models.base import Delta
 from perdure.models.surrogates import mended
 from perdure.ports import SessionKey
 from perdure.steps.attempt import Attempt, claimed, taken
@@ -145,7 +145,6 @@ class _ModelCall:
     deps: StepDeps
     attempt: Attempt
     shown: Segments = field(default_factory=Segments)
-    drafts: bool = False  # arguments of calls were shown
     usage: list[CallUsage] = field(default_factory=list)
     reconnects: list[Reconnect] = field(default_factory=list)
     retried_partial: str = ""
@@ -238,7 +237,7 @@ class _ModelCall:
         if delay is None:
             raise error
         clock = self.attempt.ports.clock
-        reset = bool(self.shown) or self.drafts
+        reset = bool(self.shown)
         retry_in_ms = round(delay.total_seconds() * 1000)
         self.reconnects.append(
             Reconnect(at=clock.now(), retry_in_ms=retry_in_ms, number=number, reason=error.kind, partial=reset)
@@ -246,7 +245,6 @@ class _ModelCall:
         if reset:
             self.retried_partial = self.shown.said("text") if policy.partial == "echo" else ""
             self.shown.clear()
-            self.drafts = False
             await self.progress.say("attempt_reset", {"reason": error.kind})
         await self.progress.say(
             "model_retry_scheduled", {"retry_in_ms": retry_in_ms, "attempt": number, "reason": error.kind}
@@ -313,14 +311,9 @@ class _ModelCall:
 
     async def _emit(self, delta: Delta) -> None:
         self.activity.seen()
-        if isinstance(delta, ToolArgumentsDelta):
-            self.drafts = True
-            name = {} if delta.tool_name is None else {"tool_name": delta.tool_name}
-            await self.progress.say("tool.arguments_delta", {"index": delta.index, **name, "text": delta.text})
-        elif delta.text:  # nothing of no segment
-            segment = self.shown.take(delta)
-            kind = "text_delta" if isinstance(delta, TextDelta) else "reasoning_delta"
-            await self.progress.say(kind, {"text": delta.text, "segment": segment})
+        event = self.shown.take(delta)
+        if event is not None:
+            await self.progress.say(*event)
 
     async def _event(self, event_type: str, payload: Mapping[str, Any]) -> None:
         self.activity.seen()

@@ -7,7 +7,7 @@ from typing import Any
 
 from perdure.agents.runner import ModelOutcome
 from perdure.core.items import file_part
-from perdure.models.base import ReasoningDelta, TextDelta
+from perdure.models.base import Delta, ReasoningDelta, TextDelta, ToolArgumentsDelta
 from perdure.models.surrogates import mended
 
 JsonObject = dict[str, Any]
@@ -29,12 +29,23 @@ class Segments:
 
     def __init__(self) -> None:
         self._segments: list[_Segment] = []
+        self._drafts = False
 
     def __bool__(self) -> bool:
-        return bool(self._segments)
+        return bool(self._segments) or self._drafts
 
-    def take(self, delta: TextDelta | ReasoningDelta) -> int:
-        """Add a delta, and return the number of its segment."""
+    def take(self, delta: Delta) -> tuple[str, JsonObject] | None:
+        """Add a delta, and return type and payload of the event that shows it; None: it holds nothing."""
+        if isinstance(delta, ToolArgumentsDelta):
+            self._drafts = True
+            name = {} if delta.tool_name is None else {"tool_name": delta.tool_name}
+            return "tool.arguments_delta", {"index": delta.index, **name, "text": delta.text}
+        if not delta.text:
+            return None
+        segment = self._take(delta)
+        return f"{self._segments[segment].kind}_delta", {"text": delta.text, "segment": segment}
+
+    def _take(self, delta: TextDelta | ReasoningDelta) -> int:
         kind = "text" if isinstance(delta, TextDelta) else "reasoning"
         last = self._segments[-1] if self._segments else None
         if last is None or (last.kind, last.part) != (kind, delta.part):
@@ -44,8 +55,9 @@ class Segments:
         return len(self._segments) - 1
 
     def clear(self) -> None:
-        """Forget what was shown."""
+        """Forget what was shown, drafts of calls included."""
         self._segments.clear()
+        self._drafts = False
 
     def said(self, kind: str) -> str:
         """Return all that was shown of one kind, `text` or `reasoning`."""
