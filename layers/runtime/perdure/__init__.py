@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from perdure.core.entries import Actor, FileRef
     from perdure.embedded.runtime import open_runtime as open  # noqa: A004 - perdure.open is the contract
     from perdure.errors import ContextOverflowError, PerdureError, ToolExecutionError, UnsettledError
+    from perdure.run import Run
+    from perdure.run_items import Decision, Fragment, RunMessage
 
 __all__ = [
     "BUILT_IN_TOOLS",
@@ -46,15 +48,19 @@ __all__ = [
     "BuiltInTool",
     "Caller",
     "ContextOverflowError",
+    "Decision",
     "DidNotHappenError",
     "EventTimeoutError",
     "FileRef",
+    "Fragment",
     "InboxSettings",
     "InstructionContext",
     "Occurrence",
     "PerdureError",
     "PromptSection",
     "ReconnectPolicy",
+    "Run",
+    "RunMessage",
     "ScheduleEndedError",
     "ScheduleRetryError",
     "StepChanges",
@@ -85,15 +91,19 @@ _HOMES = {
     "BuiltInTool": ("perdure.agents.built_ins", "BuiltInTool"),
     "Caller": ("perdure.checks", "Caller"),
     "ContextOverflowError": ("perdure.errors", "ContextOverflowError"),
+    "Decision": ("perdure.run_items", "Decision"),
     "DidNotHappenError": ("perdure.agents.waiting", "DidNotHappenError"),
     "EventTimeoutError": ("perdure.agents.waiting", "EventTimeoutError"),
     "FileRef": ("perdure.core.entries", "FileRef"),
+    "Fragment": ("perdure.run_items", "Fragment"),
     "InboxSettings": ("perdure.agents.inbox", "InboxSettings"),
     "InstructionContext": ("perdure.agents.definition", "InstructionContext"),
     "Occurrence": ("perdure.agents.schedules", "Occurrence"),
     "PerdureError": ("perdure.errors", "PerdureError"),
     "PromptSection": ("perdure.agents.prompt", "PromptSection"),
     "ReconnectPolicy": ("perdure.agents.reconnect", "ReconnectPolicy"),
+    "Run": ("perdure.run", "Run"),
+    "RunMessage": ("perdure.run_items", "RunMessage"),
     "ScheduleEndedError": ("perdure.agents.schedules", "ScheduleEndedError"),
     "ScheduleRetryError": ("perdure.agents.schedules", "ScheduleRetryError"),
     "StepChanges": ("perdure.agents.prepare", "StepChanges"),

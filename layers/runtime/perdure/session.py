@@ -13,7 +13,8 @@ from typing import Any, Protocol
 
 from perdure.core.ids import event_message_id
 from perdure.core.outputs import OUTPUT_CHARACTERS
-from perdure.errors import StoreUnavailableError
+from perdure.patient_reads import patiently
+from perdure.run import SessionRuns
 from perdure.session_approvals import ApprovalApi, BoundApprovals, SessionApprovals
 from perdure.session_controls import BoundControls, ControlApi, SessionControls, with_key
 from perdure.session_schedules import BoundSchedules, ScheduleApi, SessionSchedules
@@ -23,9 +24,6 @@ JsonObject = dict[str, Any]
 
 POLL_SECONDS = 20.0
 """How long one request waits for events, in seconds: the longest that the events route allows (surface §4.1)."""
-
-READ_RETRY_DELAYS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
-"""Waits in seconds before a failed read of events is tried again; about 16 s in all, a server's restart."""
 
 TURN_ENDS = frozenset({"turn_completed", "turn_failed", "turn_cancelled", "turn_steered"})
 
@@ -131,7 +129,7 @@ class SessionEvent:
     attempt: int | None = None
 
 
-class Session(SessionControls, SessionWaits, SessionSchedules, SessionApprovals):
+class Session(SessionRuns, SessionControls, SessionWaits, SessionSchedules, SessionApprovals):
     """One session. It comes into being with its first message, or with `start`.
 
     Every command raises a `RequestError` for what the caller did wrong, and `StoreUnavailableError` when no answer
@@ -314,12 +312,9 @@ class Session(SessionControls, SessionWaits, SessionSchedules, SessionApprovals)
         return await self._api.tool_output(self.session_id, tool_call_id, offset=offset, limit=limit)
 
     async def _read_events(self, after: str | None) -> JsonObject:
-        for delay in READ_RETRY_DELAYS:
-            try:
-                return await self._api.events(self.session_id, after=after, wait_seconds=POLL_SECONDS)
-            except StoreUnavailableError:
-                await self._sleep(delay)
-        return await self._api.events(self.session_id, after=after, wait_seconds=POLL_SECONDS)
+        return await patiently(
+            lambda: self._api.events(self.session_id, after=after, wait_seconds=POLL_SECONDS), self._sleep
+        )
 
 
 class TurnEnding:

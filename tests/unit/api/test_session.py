@@ -16,7 +16,8 @@ from perdure.errors import (
     RequestConflictError,
     StoreUnavailableError,
 )
-from perdure.session import READ_RETRY_DELAYS, Receipt, Session, SessionEvent
+from perdure.patient_reads import READ_RETRY_DELAYS
+from perdure.session import Receipt, Session, SessionEvent
 from tests.unit.api.builders import Desk, Unreachable
 
 
