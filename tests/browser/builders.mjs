@@ -69,6 +69,6 @@ export const aResult = (sequence, id, status = "succeeded", output = "done") =>
 export const texts = (state) => view(state).items.map((item) => item.text);
 export const answers = (state) => view(state).items.filter((item) => item.kind === "assistant");
 export const cards = (state) => answers(state).flatMap((item) => item.calls);
-export const steps = (state) => view(state).timeline.flatMap((turn) => turn.steps);
+export const steps = (state) => Object.values(state.steps);
 
 export const STARTED = anEvent("turn_started", { sequence: 1, message_id: "m-1" });

@@ -1,4 +1,4 @@
-// Tool calls, approvals, stop, sending and the timeline. Run by `test_reducer.py`, or by hand:
+// Tool calls, approvals, stop and sending. Run by `test_reducer.py`, or by hand:
 // node --experimental-detect-module --import ./tests/browser/served.mjs --test tests/browser/
 
 import assert from "node:assert/strict";
@@ -224,76 +224,6 @@ test("a message that was refused is taken back", () => {
   const state = after([{ type: "send", messageId: "m-1", text: "hello" }, { type: "send_refused", messageId: "m-1" }]);
 
   assert.deepEqual(texts(state), []);
-});
-
-// --- timeline ---------------------------------------------------------------------------------
-
-test("the timeline counts what was heard live and recorded later once", () => {
-  const retry = { step: "model-1-0", retry_in_ms: 250, reason: "cut" };
-  const reset = { step: "model-1-0", reason: "cut" };
-
-  const state = after([
-    STARTED,
-    anEvent("model_started", { step: "model-1-0", second: 1 }),
-    delta("ha"),
-    anEvent("attempt_reset", reset),
-    anEvent("model_retry_scheduled", retry),
-    anEvent("model_started", { sequence: 2, step: "model-1-0", second: 1 }),
-    anEvent("attempt_reset", { ...reset, sequence: 3 }),
-    anEvent("model_retry_scheduled", { ...retry, sequence: 4 }),
-    anEvent("usage_recorded", { sequence: 5, step: "model-1-0", recorded: { input_tokens: { value: 12 } } }),
-    anEvent("model_finished", { sequence: 6, step: "model-1-0", status: "completed", second: 4 }),
-  ]);
-
-  const [step] = steps(state);
-  assert.deepEqual([step.reconnects, step.resets], [1, 1]);
-  assert.deepEqual([step.status, step.attempt, step.startedAt, step.endedAt], ["completed", 1, at(1), at(4)]);
-  assert.deepEqual(step.tokens, { read: 12, written: null });
-});
-
-test("a lost attempt is a reset, and the step goes on as its next attempt", () => {
-  const state = after([
-    STARTED,
-    anEvent("model_started", { step: "model-1-0", second: 1 }),
-    anEvent("attempt_reset", { sequence: 2, step: "model-1-0", reason: "lost", second: 8 }),
-    anEvent("model_started", { sequence: 3, step: "model-1-0", attempt: 2, second: 9 }),
-  ]);
-
-  const [step] = steps(state);
-  assert.deepEqual([step.status, step.attempt, step.resets, step.startedAt], ["running", 2, 1, at(9)]);
-});
-
-test("a call that never ran is a step without a start", () => {
-  const state = after([
-    ...twoApprovals(),
-    resolved(7, "call-2-0", false, { second: 30 }),
-    anEvent("tool_call_finished", {
-      sequence: 8, step: "call-2-0", tool_call_id: "call-2-0", tool_name: "refund_order", status: "rejected", second: 30,
-    }),
-  ]);
-
-  const step = steps(state).find(({ key }) => key === "call-2-0");
-  assert.deepEqual([step.kind, step.name, step.status, step.startedAt], ["tool", "refund_order", "rejected", null]);
-  assert.equal(step.endedAt, null);
-});
-
-test("turns are listed newest first, with how they ended", () => {
-  const state = after([
-    STARTED,
-    anEvent("turn_completed", { sequence: 2 }),
-    anEvent("turn_started", { sequence: 3, turn: "turn-2" }),
-    anEvent("turn_failed", { sequence: 4, turn: "turn-2", error: { code: "auth", message: "no key" } }),
-  ]);
-
-  assert.deepEqual(view(state).timeline.map(({ key, status }) => [key, status]), [["turn-2", "failed"], ["turn-1", "completed"]]);
-});
-
-test("a long session's timeline holds its newest turns, and says how many there are before them", () => {
-  const turns = Array.from({ length: 60 }, (_, n) => anEvent("turn_started", { sequence: n + 1, turn: `turn-${n + 1}` }));
-
-  const { timeline, olderTurns } = view(after(turns));
-
-  assert.deepEqual([timeline.length, timeline[0].key, olderTurns], [50, "turn-60", 10]);
 });
 
 test("a scheduled retry is told until the provider answers again", () => {

@@ -236,7 +236,7 @@ test("a long wait for the provider can be skipped, is counted down, and ends wit
   assert.equal(activityText(view(state), NOW), "The model's provider failed (rate limited).");
   assert.equal(countdownText(view(state), NOW + 17_500), "Next attempt in 43 s");
   assert.equal(countdownText(view(state), NOW + 61_000), "Trying again…");
-  assert.equal(steps(state)[0].status, "waiting_to_retry");
+  assert.equal(steps(state)[0].retry.reason, "rate_limited");
 
   const called = after([anEvent("model_started", { step: "model-1-0", attempt: 2, second: 60 })], state);
   assert.equal(view(called).activity.kind, "thinking");

@@ -211,9 +211,10 @@ def test_the_page_fits_a_phone(page: Page, server: DevServer) -> None:
     say(page, "Please refund order 7. " + "verylongword" * 20)
     expect(page.get_by_role("button", name="Approve")).to_be_in_viewport()
 
-    for panel in ("Timeline", "Sessions", "Chat"):
-        page.get_by_role("group", name="Show").get_by_role("button", name=panel).click()
-        expect(page.get_by_role("heading", name=panel if panel != "Chat" else "test-")).to_be_visible()
+    shows = page.get_by_role("group", name="Show")
+    for panel, heading in (("Inspect", "turn 1"), ("Sessions", "Sessions"), ("Chat", "test-")):
+        shows.get_by_role("button", name=panel).click()
+        expect(page.get_by_role("heading", name=heading)).to_be_visible()
         assert page.evaluate(TOO_WIDE) == []
 
 

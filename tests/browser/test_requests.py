@@ -41,6 +41,7 @@ def request_values(server: DevServer, page: Page, **wanted: tuple[str, object]) 
 
 def test_a_value_that_an_application_asks_for_is_given_in_its_type(page: Page, server: DevServer) -> None:
     say(page, "Hello")
+    expect(answers(page)).to_have_count(1)
     expect(page.get_by_role("button", name="Stop")).to_be_hidden()
     request_values(
         server, page, budget=("How much may it cost?", {"type": "number"}), gift=("Is it a gift?", {"type": "boolean"})
@@ -81,6 +82,7 @@ def test_calls_are_approved_ahead_and_that_is_taken_back(page: Page, server: Dev
     form.get_by_role("button", name="Approve, also ahead").click()
     expect(answers(page)).to_have_count(3)
     page.set_viewport_size({"width": 1360, "height": 860})
+    page.get_by_role("tab", name="Schedules 1").click()
     grant = page.get_by_role("group", name="refund_order is approved ahead")
     expect(grant).to_contain_text(re.compile("ends in (1 h 0 min|59 min .*) · same order_id"))
 

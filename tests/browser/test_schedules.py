@@ -31,6 +31,7 @@ def stored_schedules(server: DevServer, page: Page) -> list[dict[str, Any]]:
 
 def write(page: Page, text: str, mode: str, **fields: str) -> None:
     """Open the form and fill it."""
+    page.get_by_role("tab", name="Schedules").click()
     page.get_by_role("button", name="New schedule").click()
     dialog(page).get_by_label("Message to the agent").fill(text)
     dialog(page).get_by_label("When").select_option(mode)
@@ -43,6 +44,7 @@ def write(page: Page, text: str, mode: str, **fields: str) -> None:
 
 
 def test_a_session_begins_with_a_schedule_whose_message_is_sent_now(page: Page, server: DevServer) -> None:
+    page.get_by_role("tab", name="Schedules").click()
     expect(page.locator("#no-schedules")).to_be_visible()
     write(page, "Where is order 7?", "cron", Minute="0 9 * * mon-fri", Time_zone="Europe/Berlin")
     dialog(page).get_by_role("button", name="Save").click()
@@ -108,6 +110,7 @@ def test_a_schedule_that_somebody_else_sets_is_shown_and_comes_while_the_page_is
     page: Page, server: DevServer
 ) -> None:
     other = page.context.new_page()
+    page.get_by_role("tab", name="Schedules").click()
     other.goto(page.url)
     expect(other.locator("#connection")).to_have_text("Connected")
     write(other, "Hello", "after", How_many="2", Unit="seconds")
@@ -120,6 +123,8 @@ def test_a_schedule_that_somebody_else_sets_is_shown_and_comes_while_the_page_is
 
 
 def test_schedules_work_by_keyboard_fit_a_phone_and_have_names_and_contrast(page: Page, server: DevServer) -> None:
+    tab_to(page, page.get_by_role("tab", name="Timeline"))
+    page.keyboard.press("End")
     tab_to(page, page.get_by_role("button", name="New schedule"))
     page.keyboard.press("Enter")
     expect(dialog(page).get_by_label("Message to the agent")).to_be_focused()
@@ -133,7 +138,7 @@ def test_schedules_work_by_keyboard_fit_a_phone_and_have_names_and_contrast(page
     expect(rows(page)).to_have_count(1)
 
     page.set_viewport_size({"width": 390, "height": 844})
-    page.get_by_role("group", name="Show").get_by_role("button", name="Timeline").click()
+    page.get_by_role("group", name="Show").get_by_role("button", name="Inspect").click()
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
         assert page.evaluate(TOO_WIDE) == []

@@ -167,10 +167,7 @@ test("looks at remote work are counted, and are no attempts of the call", () => 
   const [card] = cards(state);
   assert.deepEqual([card.looks, card.attempt, card.wait.lookAt, card.wait.does], [2, 1, at(17), ["cancel"]]);
   const step = steps(state).at(-1);
-  assert.deepEqual([step.status, step.looks, step.startedAt], ["waiting_for_task", 2, at(1)]);
-
-  const over = after([told("tool_call_finished", 7, { attempt: 4, second: 17, status: "succeeded" })], state);
-  assert.deepEqual([steps(over).at(-1).startedAt, steps(over).at(-1).endedAt], [at(1), at(17)]);
+  assert.equal(step.status, "waiting_for_task");
 });
 
 test("what a tool did in steps of its own, waited for and showed is told in order, once", () => {
@@ -189,7 +186,6 @@ test("what a tool did in steps of its own, waited for and showed is told in orde
   const [card] = cards(state);
   assert.deepEqual(card.records.map(({ kind }) => kind), ["step", "sleep", "skipped", "awaits", "changed", "arrived"]);
   assert.equal(card.sofar, "half");
-  assert.deepEqual(steps(state).at(-1).recorded, ["weigh"]);
   const over = shown(call, { version: 3, messages: [aResult(3, ID)], status: "succeeded" });
   assert.equal(cards(after([over], state))[0].sofar, null);
 });

@@ -1,30 +1,35 @@
 // Wires the page together: address, panels, the open session, and what the user does to it.
 
 import { aheadList } from "./ahead.js";
-import { ApiError, get } from "./api.js";
+import { get, whenRefused } from "./api.js";
+import { themeSwitch } from "./appearance.js";
 import { composer } from "./composer.js";
 import { countdown, tick } from "./countdown.js";
 import { ANSWER } from "./deliveries.js";
-import { setAttribute, setText, show } from "./dom.js";
+import { el, setAttribute, setText, show } from "./dom.js";
+import { newId } from "./ids.js";
 import { inbox } from "./inbox.js";
+import { inspector } from "./inspector.js";
+import { shortcutKeys } from "./keys.js";
 import { wholeOutput } from "./outputs.js";
-import { sessionList, timeline } from "./panels.js";
 import { scheduleForm } from "./schedule_form.js";
 import { scheduleList } from "./schedules.js";
 import { valueOf } from "./requests.js";
 import { openSession } from "./session.js";
+import { sessionList } from "./sessions.js";
 import { settingsEditor } from "./settings.js";
+import { signIn } from "./sign_in.js";
+import { sessionTitle } from "./title.js";
 import { transcript } from "./transcript.js";
 import { view } from "./view.js";
-import { activityText, countdownText, gateText, usageText, waitingBadge } from "./wording.js";
+import { activityText, countdownText, gateText, waitingBadge } from "./wording.js";
 
-const LIST_MS = 10_000;
-const LIST_SOON_MS = 200;
 const NEAR_END_PX = 80;
 
 const $ = (id) => document.getElementById(id);
-const drawSessions = sessionList($("session-list"));
-const drawTimeline = timeline($("turns"));
+const list = sessionList($("sessions"), { onError: showError });
+const inspect = inspector($("inspector"));
+const title = sessionTitle($("title"), { onRename: (text) => session.rename(text) });
 const drawTranscript = transcript($("transcript"), {
   onDecide: (...decision) => session.decide(...decision),
   onOutput: (callId, onPiece) => wholeOutput(sessionId, callId, onPiece),
@@ -75,11 +80,8 @@ let sessionId = null;
 let session = null;
 let state = null;
 let drawn = null; // the state that the screen shows
-let online = false;
-let summaries = [];
-let nextSessions = null;
+let agents = null; // what there is to choose from; null: not known yet
 let scheduled = false;
-let listTimer = null;
 
 // --- drawing ----------------------------------------------------------------------------------
 
@@ -97,26 +99,38 @@ function draw() {
 function drawSession(shown) {
   const scroller = $("scroller");
   const atEnd = isAtEnd();
-  setText($("session-title"), shown.sessionId);
-  setText($("agent"), shown.agent ? `agent ${shown.agent}` : "not started yet");
+  title.update({ sessionId: shown.sessionId, title: shown.title, changeable: shown.exists && shown.renamable });
+  drawAgent(shown);
   drawWaitingFor(shown.waiting);
   show($("session-controls"), shown.exists);
   setText($("pause"), shown.paused ? "Resume" : "Pause");
   settings.update(shown.settings);
   drawTranscript(shown.items);
   show($("older"), shown.hasOlder);
+  show($("opening"), state.snapshot === null && shown.items.length === 0);
   show($("empty"), state.snapshot !== null && shown.items.length === 0);
   drawFoot(shown);
   drawAhead(shown.grants);
   show($("ahead"), shown.grants.length > 0);
   drawSchedules(shown.schedules);
   show($("no-schedules"), shown.schedules.length === 0);
-  drawTimeline(shown.timeline, Date.now());
-  show($("no-turns"), shown.timeline.length === 0);
-  show($("older-turns"), shown.olderTurns > 0);
-  setText($("older-turns"), `${shown.olderTurns} older turns`);
-  setText($("usage"), usageText(shown.usage));
+  inspect.draw({
+    usage: shown.usage,
+    stoppingTurn: shown.stopping ? shown.turnId : null,
+    schedules: shown.schedules.length,
+    grants: shown.grants.length,
+  });
   if (atEnd) scroller.scrollTop = scroller.scrollHeight;
+}
+
+// A session keeps the agent that it began with; before its first message there may be a choice.
+function drawAgent(shown) {
+  const choice = $("agent-choice");
+  const choose = !shown.exists && state.snapshot !== null && (agents?.length ?? 0) > 1 && shown.items.length === 0;
+  show(choice, choose);
+  show($("agent"), !choose);
+  const id = shown.title ? `${shown.sessionId} · ` : "";
+  setText($("agent"), shown.agent ? `${id}agent ${shown.agent}` : "not started yet");
 }
 
 function drawWaitingFor(waiting) {
@@ -172,9 +186,8 @@ function showError(message) {
 }
 
 function showOnline(isOnline) {
-  online = isOnline;
-  setAttribute($("connection"), "data-online", online ? "true" : "false");
-  setText($("connection").firstElementChild, online ? "Connected" : "Reconnecting…");
+  setAttribute($("connection"), "data-online", isOnline ? "true" : "false");
+  setText($("connection").firstElementChild, isOnline ? "Connected" : "Reconnecting…");
 }
 
 function announce(text) {
@@ -183,32 +196,26 @@ function announce(text) {
 
 // --- sessions ---------------------------------------------------------------------------------
 
-async function loadSessions(cursor = null) {
+async function loadAgents() {
   try {
-    const page = await get("/v1/sessions", { cursor, limit: 50 });
-    summaries = cursor ? [...summaries, ...page.sessions] : page.sessions;
-    nextSessions = page.next_cursor ?? null;
-    drawSessions(summaries, sessionId);
-    show($("no-sessions"), summaries.length === 0);
-    show($("more-sessions"), nextSessions !== null);
-  } catch (error) {
-    if (error instanceof ApiError && !error.retryable) showError(error.message);
+    ({ agents } = await get("/v1/agents"));
+    const names = agents.map(({ name }) => el("option", { value: name }, name));
+    $("agent-choice").querySelector("select").replaceChildren(...names);
+    draw();
+  } catch {
+    agents = null; // without it there is no choice
   }
-}
-
-function loadSessionsSoon() {
-  clearTimeout(listTimer);
-  listTimer = setTimeout(() => loadSessions(), LIST_SOON_MS);
 }
 
 function newSessionId() {
   const day = new Date().toISOString().slice(0, 10);
-  return `${day}-${crypto.randomUUID().slice(0, 8)}`;
+  return `${day}-${newId().slice(0, 8)}`;
 }
 
 function open(id) {
   session?.close();
   drawTranscript([]); // what was begun in a card stays with its session: calls of two sessions may have the same ids
+  inspect.reset();
   sessionId = id;
   state = null;
   $("settings").close();
@@ -224,9 +231,10 @@ function open(id) {
     },
     onOnline: (isOnline) => id === sessionId && showOnline(isOnline),
     onError: (message) => id === sessionId && showError(message),
-    onChange: loadSessionsSoon,
+    onChange: list.soon,
+    onEvents: (events) => id === sessionId && inspect.take(events),
   });
-  drawSessions(summaries, id);
+  list.draw(id);
   showPanel("chat");
 }
 
@@ -237,7 +245,7 @@ function openFromAddress() {
   } catch {
     // a broken address opens a new session
   }
-  if (!id) history.replaceState(null, "", `#${(id = summaries[0]?.session_id ?? newSessionId())}`);
+  if (!id) history.replaceState(null, "", `#${(id = list.newest() ?? newSessionId())}`);
   if (id !== sessionId) open(id);
 }
 
@@ -255,7 +263,8 @@ function send(text, delivery, files) {
   $("scroller").scrollTop = $("scroller").scrollHeight;
   if (delivery === ANSWER.name) return answer(text, files);
   const sentTo = session;
-  return sentTo.send(text, { delivery, files, waits: delivery !== null }).then((accepted) => accepted || sentTo !== session);
+  const agent = $("agent-choice").hidden ? null : $("agent-choice").querySelector("select").value;
+  return sentTo.send(text, { delivery, files, waits: delivery !== null, agent }).then((accepted) => accepted || sentTo !== session);
 }
 
 async function answer(text, files) {
@@ -286,15 +295,36 @@ async function recall(messageId) {
 
 async function openSettings() {
   const opened = session;
-  let agents = [];
-  try {
-    ({ agents } = await get("/v1/agents"));
-  } catch {
-    // without it there is no picker
-  }
+  if (!agents) await loadAgents();
   if (opened !== session) return;
   const { agent, settings: now } = view(state);
-  settings.open(now, agents.find(({ name }) => name === agent)?.models ?? []);
+  settings.open(now, agents?.find(({ name }) => name === agent)?.models ?? []);
+}
+
+function goToWaiting() {
+  const id = $("waiting-for").dataset.goesTo ?? "";
+  const cards = [...document.querySelectorAll("[data-call]")];
+  const card = cards.find(({ dataset }) => id === dataset.call || id.startsWith(`${dataset.call}-`));
+  showPanel("chat");
+  card?.scrollIntoView({ block: "nearest" });
+  (card?.querySelector(".approval button:not(:disabled), .wait button") ?? card)?.focus();
+}
+
+function startNew() {
+  location.hash = newSessionId();
+  showPanel("chat");
+  field.focus();
+}
+
+function goTo(by) {
+  const id = list.neighbour(by);
+  if (id) location.hash = encodeURIComponent(id);
+}
+
+function inspectAs(name) {
+  showPanel("inspector");
+  inspect.open(name);
+  $(`tab-${name}`).focus();
 }
 
 function recallLast() {
@@ -306,21 +336,11 @@ $("stop").addEventListener("click", stop);
 $("retry-now").addEventListener("click", () => session.retry());
 $("pause").addEventListener("click", () => session.pause(!view(state).paused));
 $("open-settings").addEventListener("click", openSettings);
-$("waiting-for").addEventListener("click", () => {
-  const id = $("waiting-for").dataset.goesTo;
-  const cards = [...document.querySelectorAll("[data-call]")];
-  const card = cards.find(({ dataset }) => id === dataset.call || id.startsWith(`${dataset.call}-`));
-  card?.scrollIntoView({ block: "nearest" });
-  (card?.querySelector(".approval button:not(:disabled), .wait button") ?? card)?.focus();
-});
+$("waiting-for").addEventListener("click", goToWaiting);
 $("new-schedule").addEventListener("click", () => openSchedule());
 $("older").addEventListener("click", () => session.older());
 $("error-close").addEventListener("click", () => showError(null));
-$("more-sessions").addEventListener("click", () => loadSessions(nextSessions));
-$("new-session").addEventListener("click", () => {
-  location.hash = newSessionId();
-  field.focus();
-});
+$("new-session").addEventListener("click", startNew);
 $("skip").addEventListener("click", (event) => {
   event.preventDefault(); // the address names the session
   showPanel("chat");
@@ -329,10 +349,40 @@ $("skip").addEventListener("click", (event) => {
 for (const tab of document.querySelectorAll("[data-show]")) {
   tab.addEventListener("click", () => showPanel(tab.dataset.show));
 }
+$("inspector").addEventListener("again", draw);
+$("widen").addEventListener("click", () => {
+  const wide = document.body.toggleAttribute("data-wide");
+  setAttribute($("widen"), "aria-pressed", wide ? "true" : "false");
+});
 window.addEventListener("hashchange", openFromAddress);
 
-setInterval(() => !document.hidden && loadSessions(), LIST_MS);
+const theme = themeSwitch($("theme"));
+const help = shortcutKeys($("shortcuts"), [
+  { key: "n", tells: "new session", run: startNew },
+  { key: "/", tells: "search sessions", run: () => (showPanel("sessions"), list.focus()) },
+  { key: "j", tells: "next session", run: () => goTo(1) },
+  { key: "k", tells: "session before", run: () => goTo(-1) },
+  { key: "m", tells: "message field", run: () => (showPanel("chat"), field.focus()) },
+  { key: "w", tells: "what the session waits for", run: goToWaiting },
+  { key: "t", tells: "timeline", run: () => inspectAs("timeline") },
+  { key: "e", tells: "events", run: () => inspectAs("events") },
+  { key: "s", tells: "schedules", run: () => inspectAs("schedules") },
+  { key: "r", tells: "rename the session", run: () => (showPanel("chat"), title.edit()) },
+  { key: "d", tells: "light, dark, or as the system says", run: theme.next },
+]);
+$("help").addEventListener("click", help.open);
+
+const door = signIn($("sign-in"), $("who"), {
+  onChange() {
+    loadAgents();
+    if (sessionId !== null) open(sessionId);
+  },
+});
+whenRefused(door.again);
+
 setInterval(tick, 1000);
 setInterval(() => state && view(state).turnId && draw(), 1000); // running steps get older, waits get shorter
-await loadSessions();
+await door.ready();
+loadAgents();
+await list.load();
 openFromAddress();

@@ -1,11 +1,14 @@
 // Draws a tool call: what it is given, what it waits for, what it did on its way, what came of it.
 
 import { approvalForm, changeList } from "./approval.js";
+import { codeBlock } from "./codeblock.js";
 import { el, reconcile, setAttribute, setText, show } from "./dom.js";
 import { clock, effectWords, tone, words } from "./format.js";
 import { pretty, resultNode } from "./outputs.js";
 import { questionForm } from "./question.js";
 import { waitCard } from "./wait.js";
+
+const SHORT = 72; // characters
 
 const RECORDS = {
   step: ({ name }) => `did “${name}”`,
@@ -24,20 +27,20 @@ export function cardNode(on) {
   const name = el("h3", {});
   const effect = el("span", { class: "effect" });
   const badge = el("span", { class: "badge" });
-  const given = el("pre", { class: "code" });
+  const given = codeBlock({ label: "Arguments" });
   const changes = changeList("What was changed");
-  const asked = el("pre", { class: "code" });
-  const requested = el("details", { class: "fold" }, el("summary", {}, "Requested arguments"), asked);
+  const asked = codeBlock({ label: "Requested arguments" });
+  const requested = el("details", { class: "fold" }, el("summary", {}, "Requested arguments"), asked.node);
   const questions = el("ul", { class: "asked", "aria-label": "Questions" });
   const records = el("ol", { class: "records", "aria-label": "What it did so far" });
-  const sofar = el("pre", { class: "code" });
-  const early = el("div", { class: "slot" }, el("p", { class: "facts" }, "So far; the agent does not see this:"), sofar);
+  const sofar = codeBlock({ label: "What it has so far" });
+  const early = el("div", { class: "slot" }, el("p", { class: "facts" }, "So far; the agent does not see this:"), sofar.node);
   const result = resultNode(on.onOutput);
   const note = el("p", { class: "note" });
   const slots = [slot(() => approvalForm(on)), slot(() => questionForm(on)), slot(() => waitCard(on))];
   const [approval, question, wait] = slots;
   const head = el("div", { class: "card-head" }, name, effect, badge);
-  const parts = [head, given, changes.node, requested, questions, records, early, ...slots.map(({ node }) => node), result.node, note];
+  const parts = [head, given.node, changes.node, requested, questions, records, early, ...slots.map(({ node }) => node), result.node, note];
   const node = el("div", { class: "card", role: "group", tabindex: "-1" }, ...parts);
   return {
     node,
@@ -48,16 +51,16 @@ export function cardNode(on) {
       setText(effect, call.effect ? effectWords(call.effect) : "");
       setText(badge, words(call.status));
       setAttribute(badge, "data-tone", tone(call.status));
-      setText(given, call.arguments ?? "");
-      show(given, call.arguments !== null && call.arguments !== "{}");
+      given.update(onOneLine(call.arguments));
+      show(given.node, call.arguments !== null && call.arguments !== "{}");
       changes.update(call.changes);
-      setText(asked, call.requested ?? "");
+      asked.update(onOneLine(call.requested));
       show(requested, call.requested !== null);
       reconcile(questions, call.questions, askedNode);
       show(questions, call.questions.length > 0);
       reconcile(records, call.records, recordNode);
       show(records, call.records.length > 0);
-      setText(sofar, call.sofar === null ? "" : pretty(call.sofar));
+      sofar.update(call.sofar === null ? "" : pretty(call.sofar));
       show(early, call.sofar !== null);
       result.update(call);
       approval.update(call.approval && { key: call.approval.interruptId, name: call.name, approval: call.approval });
@@ -68,6 +71,13 @@ export function cardNode(on) {
       show(note, told.length > 0);
     },
   };
+}
+
+// What is short enough is read at a glance.
+function onOneLine(json) {
+  if (json === null || json.length > SHORT * 2 || !json.startsWith("{\n")) return json;
+  const line = json.replace(/\n\s*/g, " ");
+  return line.length > SHORT ? json : line;
 }
 
 // What is there only while there is something to do.

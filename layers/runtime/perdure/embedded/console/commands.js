@@ -2,6 +2,7 @@
 
 import { moved } from "../client/order.js";
 import { ApiError, get, request, sessionPath } from "./api.js";
+import { newId } from "./ids.js";
 
 /**
  * Return the commands of a session.
@@ -21,7 +22,7 @@ export function commandsOf({ sessionId, apply, refresh, refreshSchedules, onErro
 
   // Returns the reply, or null when the server refused.
   async function during(key, what, method, address, body, again = refresh) {
-    const id = crypto.randomUUID();
+    const id = newId();
     apply({ type: "begin", key, id, what });
     let reply = null;
     try {
@@ -77,10 +78,14 @@ export function commandsOf({ sessionId, apply, refresh, refreshSchedules, onErro
   }
 
   return {
-    /** Send a message. Resolves to whether the server took it. `waits`: it goes to the inbox as far as the page knows. */
-    send(text, { delivery = null, files = [], waits = false } = {}) {
-      const messageId = crypto.randomUUID();
-      const body = { text, message_id: messageId, ...(delivery && { delivery }), ...(files.length && { files }) };
+    /**
+     * Send a message. Resolves to whether the server took it. `waits`: it goes to the inbox as far as the page knows;
+     * `agent`: whose session this becomes.
+     */
+    send(text, { delivery = null, files = [], waits = false, agent = null } = {}) {
+      const messageId = newId();
+      const more = { ...(delivery && { delivery }), ...(files.length && { files }), ...(agent && { agent }) };
+      const body = { text, message_id: messageId, ...more };
       apply({ type: "send", messageId, text, delivery, waits });
       const sent = messages.then(() => deliver(messageId, body));
       messages = sent;
@@ -151,7 +156,7 @@ export function commandsOf({ sessionId, apply, refresh, refreshSchedules, onErro
     },
 
     /** Run the failed model step again, or don't wait any longer for the provider. Each call is a retry of its own. */
-    retry: () => during("retry", {}, "POST", path("retry"), { retry_id: crypto.randomUUID() }),
+    retry: () => during("retry", {}, "POST", path("retry"), { retry_id: newId() }),
 
     /** Let the inbox go on behind a failed turn. */
     dismiss: (turnId) => during("dismiss", {}, "POST", path("stop"), turnId ? { turn_id: turnId } : {}),
@@ -170,13 +175,16 @@ export function commandsOf({ sessionId, apply, refresh, refreshSchedules, onErro
       }
     },
 
+    /** Give the session another title. Resolves to whether the server took it. */
+    rename: async (title) => (await during("title", { title }, "PUT", path("title"), { title })) !== null,
+
     /** Change the text of a message that waits. Resolves to whether the server took it. */
     edit: async (messageId, text) => (await inInbox(messageId, { text }, "PATCH", { text })) !== null,
 
     /** Put a message that waits before another one; `before` null: at the end. `ids` is the order that is shown. */
     move(messageId, before, ids) {
       const order = moved(ids, messageId, before);
-      const id = crypto.randomUUID();
+      const id = newId();
       apply({ type: "begin", key: "order", id, what: { ids: order } });
       const place = before === null ? { after: ids.filter((other) => other !== messageId).at(-1) } : { before };
       return inInbox(messageId, { quiet: true }, "PATCH", place).then(() => apply({ type: "end", key: "order", id }));

@@ -39,12 +39,12 @@ const TONES = {
 
 /** Words for a status code; an unknown code is shown as it is, with spaces. */
 export function words(code) {
-  return WORDS[code] ?? String(code).replaceAll("_", " ");
+  return Object.hasOwn(WORDS, code) ? WORDS[code] : String(code).replaceAll("_", " ");
 }
 
 /** `good`, `bad`, `busy`, `ask` or `quiet`. */
 export function tone(code) {
-  return TONES[code] ?? "quiet";
+  return Object.hasOwn(TONES, code) ? TONES[code] : "quiet";
 }
 
 /** Words for a tool's effect. */
@@ -73,6 +73,13 @@ export function clock(at, now) {
   const time = date.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
   if (date.toDateString() === new Date(now).toDateString()) return time;
   return `${date.toLocaleDateString([], { day: "numeric", month: "short" })}, ${time}`;
+}
+
+/** Time of day with its milliseconds. */
+export function preciseClock(at) {
+  const date = new Date(at);
+  const time = date.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
+  return `${time}.${String(date.getMilliseconds()).padStart(3, "0")}`;
 }
 
 /** Whole seconds until a time, for a countdown; 0 when it has come. */

@@ -1,6 +1,7 @@
 // The result of a tool call. Of a long one only the start comes with its message; the rest is read when it is wanted.
 
 import { get, sessionPath } from "./api.js";
+import { codeBlock } from "./codeblock.js";
 import { el, setAttribute, setText, show } from "./dom.js";
 
 const PIECE_CHARACTERS = 500_000; // the most that one answer holds
@@ -21,11 +22,11 @@ export async function wholeOutput(sessionId, callId, onPiece) {
 export function resultNode(onOutput) {
   let shown = null;
   let whole = null;
-  const output = el("pre", { class: "code" });
+  const output = codeBlock({ label: "Result" });
   const told = el("p", { class: "note", role: "status" });
   const all = el("button", { type: "button", onclick: load }, "Show all");
   const rest = el("div", { class: "rest" }, told, all);
-  const node = el("details", { class: "fold" }, el("summary", {}, "Result"), output, rest);
+  const node = el("details", { class: "fold" }, el("summary", {}, "Result"), output.node, rest);
 
   async function load() {
     if (all.getAttribute("aria-busy") === "true") return;
@@ -33,8 +34,7 @@ export function resultNode(onOutput) {
     try {
       whole = await onOutput(shown.key, (share) => setText(told, `Loading… ${Math.round(share * 100)} %`));
       draw();
-      setAttribute(output, "tabindex", "-1");
-      output.focus(); // the button is gone
+      output.code.focus(); // the button is gone
     } catch (error) {
       setText(told, `The rest could not be loaded: ${error.message}`);
     } finally {
@@ -43,7 +43,7 @@ export function resultNode(onOutput) {
   }
 
   function draw() {
-    setText(output, shown.output === null ? "" : pretty(whole ?? shown.output));
+    output.update(shown.output === null ? "" : pretty(whole ?? shown.output));
     show(rest, shown.cutBytes !== null && whole === null);
   }
 

@@ -3,6 +3,8 @@
 import { initialState, reduce } from "../client/reducer.js";
 import { ApiError, get, pause, sessionPath } from "./api.js";
 import { commandsOf } from "./commands.js";
+import { NEEDS_TOKEN } from "./config.js";
+import { poll } from "./poll.js";
 import { follow } from "./stream.js";
 
 const PAGE = 500;
@@ -14,7 +16,7 @@ const CHANGES = new Set([
   "tool_call_started", "tool_call_finished", "attempt_reset", "interrupt_raised", "interrupt_resolved",
   "message_queued", "message_removed", "usage_recorded", "model_retry_scheduled", "session_paused", "session_resumed",
   "inbox.joined", "inbox.edited", "inbox.moved", "hold.released", "settings.changed", "session.closed",
-  "session.reopened", "session.started", "timer_started", "tool_task_started", "task.looked", "task.reconciling",
+  "session.reopened", "session.started", "title_changed", "timer_started", "tool_task_started", "task.looked", "task.reconciling",
   "tool.awaits_event", "tool.event_arrived", "wait.skipped", "wait.changed", "wait.cancelled",
   "approval.by_grant", "approval.revoked",
 ]);
@@ -26,9 +28,10 @@ const TOLD_BY_WAITS = new Set(["timer", "event", "task", "result"]);
 
 /**
  * Open a session. `onState(state)` is called after each change, `onOnline(bool)` when the stream opens or breaks,
- * `onError(message)` with what the server refused, `onChange()` when the session list may have changed.
+ * `onError(message)` with what the server refused, `onChange()` when the session list may have changed, and
+ * `onEvents(events)` with each event that came.
  */
-export function openSession(sessionId, { onState, onOnline, onError, onChange }) {
+export function openSession(sessionId, { onState, onOnline, onError, onChange, onEvents }) {
   let state = initialState(sessionId);
   let stream = null;
   let closed = false;
@@ -40,6 +43,8 @@ export function openSession(sessionId, { onState, onOnline, onError, onChange })
   function apply(action) {
     if (closed) return;
     state = reduce(state, action);
+    if (action.type === "event") onEvents([action.event]);
+    if (action.type === "events") onEvents(action.events);
     onState(state);
   }
 
@@ -135,7 +140,7 @@ export function openSession(sessionId, { onState, onOnline, onError, onChange })
   }
 
   function startStream() {
-    stream = follow(sessionPath(sessionId, "events"), {
+    stream = (NEEDS_TOKEN ? poll : follow)(sessionPath(sessionId, "events"), {
       cursor: () => state.cursor,
       onEvent: takeEvent,
       onStatus(online) {

@@ -1,8 +1,10 @@
 // Draws the conversation: messages, live text, tool calls and what is asked about them.
 
 import { cardNode } from "./cards.js";
+import { copyButton } from "./codeblock.js";
 import { el, reconcile, setAttribute, setText, show } from "./dom.js";
 import { words } from "./format.js";
+import { prose } from "./prose.js";
 import { questionForm } from "./question.js";
 
 /**
@@ -90,18 +92,24 @@ function failureNode({ onRetry, onDismiss }) {
 }
 
 function assistantNode(on) {
-  const thoughts = el("p", { class: "text", dir: "auto" });
+  let said = "";
+  const thoughts = el("div", { class: "text prose" });
   const reasoning = el("details", { class: "fold" }, el("summary", {}, "Reasoning"), thoughts);
-  const text = el("p", { class: "text", dir: "auto" });
+  const text = el("div", { class: "text prose" });
   const calls = el("div", { class: "calls" });
   const note = el("p", { class: "note" });
-  const node = el("article", { class: "message assistant", "aria-label": "Agent" }, reasoning, text, calls, note);
+  const copy = copyButton(() => said, "Copy this answer");
+  const foot = el("div", { class: "message-foot" }, note, copy);
+  const node = el("article", { class: "message assistant", "aria-label": "Agent" }, reasoning, text, calls, foot);
+  const drawThoughts = prose(thoughts);
+  const drawText = prose(text);
   return {
     node,
     update(item) {
-      setText(thoughts, item.reasoning);
+      said = item.text;
+      drawThoughts(item.reasoning);
       show(reasoning, item.reasoning !== "");
-      setText(text, item.text);
+      drawText(item.text);
       show(text, item.text !== "");
       setAttribute(node, "data-live", item.live);
       setAttribute(node, "data-status", item.status);
@@ -111,6 +119,8 @@ function assistantNode(on) {
       const notes = [item.status && words(item.status), item.attempt > 1 && `attempt ${item.attempt}`].filter(Boolean);
       setText(note, notes.join(" · "));
       show(note, notes.length > 0);
+      show(copy, item.text !== "" && !item.live);
+      show(foot, notes.length > 0 || !copy.hidden);
     },
   };
 }

@@ -7,7 +7,6 @@ import { cardOf } from "./calls.js";
 import { filesText, writerOf } from "./format.js";
 import { withNotices } from "./notices.js";
 import { grantsOf, requestsOf } from "./requests.js";
-import { TURNS_SHOWN, timelineOf } from "./timeline.js";
 import { inboxOf } from "./waiting.js";
 import { schedulesOf } from "./when.js";
 
@@ -21,6 +20,8 @@ export function view(state) {
   return {
     sessionId: state.sessionId,
     agent: state.snapshot?.agent ?? null,
+    title: state.doing.title?.title ?? state.title ?? state.snapshot?.title ?? null,
+    renamable: true,
     items: [...withNotices(state, items, turn !== null), ...outboxItems(state), ...requestsOf(state)],
     grants: grantsOf(state),
     inbox: inboxOf(state, turn),
@@ -40,9 +41,7 @@ export function view(state) {
     waiting: waitingOf(state, turn),
     openQuestion: openQuestion(state),
     usage: state.snapshot?.usage ?? null,
-    timeline: timelineOf(state),
     schedules: schedulesOf(state),
-    olderTurns: Math.max(0, Object.keys(state.turns).length - TURNS_SHOWN),
   };
 }
 

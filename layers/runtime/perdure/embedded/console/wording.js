@@ -82,10 +82,3 @@ export function gateText({ closed, paused, held, blockedReason, inbox }) {
   }
   return held && inbox.length ? "Messages wait until you retry or dismiss the failed turn." : "";
 }
-
-/** Tokens so far, or an empty text. */
-export function usageText(usage) {
-  if (usage?.input_tokens?.value === undefined && usage?.output_tokens?.value === undefined) return "";
-  const figure = (name) => (usage[name]?.value === undefined ? "?" : usage[name].value.toLocaleString());
-  return `${figure("input_tokens")} in, ${figure("output_tokens")} out`;
-}
