@@ -30,7 +30,13 @@ LIMITS: dict[str, tuple[str, ...] | str] = {
     "LEASE_ITEM_TTL": ("unit/aws/test_leases.py::test_a_lease_past_its_ttl_counts_as_absent_though_it_is_still_there",),
     "RESULT_TTL": (f"{HERE}::test_an_outcome_waits_a_day_for_its_commit",),
     "PROGRESS_TTL": (f"{HERE}::test_progress_can_be_read_for_a_day",),
-    "MAX_PROGRESS_BYTES": ("unit/aws/test_live.py::test_progress_of_an_attempt_stops_at_its_limit",),
+    "MAX_PROGRESS_BYTES": (
+        "contracts/test_progress_budget.py::test_what_open_attempts_keep_is_bounded_and_a_gap_is_told",
+    ),
+    "PROGRESS_SHARE_BYTES": (
+        "contracts/test_progress_budget.py::test_what_open_attempts_keep_is_bounded_and_a_gap_is_told",
+    ),
+    "MAX_UNSENT_BATCHES": ("unit/aws/test_live.py::test_progress_that_can_not_be_written_for_long_ends_with_a_gap",),
     "MAX_PROGRESS_ITEM_BYTES": (f"{HERE}::test_a_progress_event_of_64_kb_is_kept_and_a_larger_one_left_out",),
     "MAX_FRAME_BYTES": ("unit/aws/test_live.py::test_a_frame_is_measured_in_bytes",),
     "SUBSCRIPTION_TTL": (f"{HERE}::test_a_subscription_is_kept_for_three_hours",),

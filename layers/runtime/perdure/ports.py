@@ -257,13 +257,21 @@ class LiveEvent:
     payload: JsonObject = field(default_factory=dict)
 
 
+PROGRESS_GAP = "progress.gap"
+"""The live event that ends an attempt's progress before its commit: what follows it was not kept (spec EVT-06)."""
+
+
 class LiveChannel(Protocol):
     """Progress of running steps, and the word that a session changed. Best effort: the log is the truth."""
 
     async def publish(
         self, key: SessionKey, turn_id: str, step_id: str, attempt: int, events: Sequence[LiveEvent]
     ) -> None:
-        """Append progress of a step's attempt, in order, and wake its viewers. Must not raise for a lost viewer."""
+        """Append progress of a step's attempt, in order, and wake its viewers. Must not raise for a lost viewer.
+
+        What a session's open attempts keep is bounded. What does not fit any more is left out, and so is all that
+        follows it in its attempt; a last event, `PROGRESS_GAP`, says so. Viewers see the rest with the commit.
+        """
         ...
 
     async def progress(self, key: SessionKey, step_id: str, attempt: int, after: int = 0) -> Sequence[LiveEvent]:

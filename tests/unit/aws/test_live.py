@@ -12,8 +12,8 @@ from botocore.exceptions import ClientError, ReadTimeoutError
 
 from perdure.aws.limits import (
     MAX_FRAME_BYTES,
-    MAX_PROGRESS_BYTES,
     MAX_PROGRESS_ITEM_BYTES,
+    MAX_UNSENT_BATCHES,
     PROGRESS_TTL,
     SUBSCRIPTION_TTL,
 )
@@ -22,7 +22,8 @@ from perdure.aws.progress import ProgressLog
 from perdure.aws.subscriptions import Subscriptions
 from perdure.aws.table import Table
 from perdure.core.head import ModelStep, Turn
-from perdure.ports import LiveEvent, SessionKey
+from perdure.errors import StoreUnavailableError
+from perdure.ports import PROGRESS_GAP, LiveEvent, SessionKey
 from perdure.testing.moto import AwsInProcess
 from tests.contracts.dynamodb import a_store
 from tests.unit.aws.builders import KEY, NOON, LostAnswers, SteppingClock, a_head, calls_of, committed
@@ -257,17 +258,44 @@ async def test_a_batch_larger_than_an_item_becomes_several(aws: AwsInProcess, pr
     assert [event.payload["text"] for event in await progress.read(KEY, STEP, 1, 0)] == [third, third, third, "end"]
 
 
-async def test_progress_of_an_attempt_stops_at_its_limit(
+async def test_progress_that_could_not_be_written_is_written_with_the_next(
+    aws: AwsInProcess, clock: SteppingClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    progress, failing = ProgressLog(Table(aws.clients.dynamodb, aws.table), clock), []
+    put = Table.put
+
+    async def sometimes(self: Table, item: Any) -> None:
+        if failing and failing.pop() == "landed":
+            await put(self, item)
+            raise StoreUnavailableError("no answer came")
+        await put(self, item)
+
+    monkeypatch.setattr(Table, "put", sometimes)
+    await progress.append(KEY, STEP, 1, deltas("a"))
+    failing.append("landed")
+    await progress.append(KEY, STEP, 1, deltas("b", "c"))
+    await progress.append(KEY, STEP, 1, deltas("d"))
+
+    assert [event.payload["text"] for event in await progress.read(KEY, STEP, 1, 0)] == ["a", "b", "c", "d"]
+
+
+async def test_progress_that_can_not_be_written_for_long_ends_with_a_gap(
     progress: ProgressLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    size = len(json.dumps([["text_delta", 1796040000000, {"text": "aaaa"}]], separators=(",", ":")))
-    monkeypatch.setattr("perdure.aws.progress.MAX_PROGRESS_BYTES", 2 * size)
+    put = Table.put
 
-    for _ in range(3):
-        await progress.append(KEY, STEP, 1, deltas("aaaa"))
+    async def never(_: Table, __: Any) -> None:
+        raise StoreUnavailableError("no answer came")
 
-    assert await progress.count(KEY, STEP, 1) == 2
-    assert MAX_PROGRESS_BYTES == 10 * 1024 * 1024
+    monkeypatch.setattr(Table, "put", never)
+    for number in range(MAX_UNSENT_BATCHES + 2):
+        await progress.append(KEY, STEP, 1, deltas(str(number)))
+    monkeypatch.setattr(Table, "put", put)
+    await progress.append(KEY, STEP, 1, deltas("late"))
+
+    kept = await progress.read(KEY, STEP, 1, 0)
+    assert [event.payload.get("text") for event in kept[:-1]] == [str(n) for n in range(MAX_UNSENT_BATCHES)]
+    assert kept[-1].type == PROGRESS_GAP
 
 
 # --- waiting -----------------------------------------------------------------------------------------------------

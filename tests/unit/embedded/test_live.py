@@ -146,18 +146,6 @@ async def test_who_waits_for_a_commit_only_is_left_alone_by_progress(live: Embed
     await asyncio.wait_for(waiting, 1)
 
 
-async def test_a_viewer_whose_progress_was_dropped_is_woken_by_what_comes(clock: VirtualClock) -> None:
-    live = EmbeddedLive(clock, max_session_bytes=2000)
-    await live.publish(A_SESSION, "turn-1", STEP, 1, some_text("x" * 900, "y"))
-    waiting = asyncio.create_task(live.wait(A_SESSION, version=0, seen=2, timeout_seconds=20))
-    await settled()
-
-    await live.publish(A_SESSION, "turn-1", "call-2-0", 1, some_text("z" * 1500))
-
-    await asyncio.wait_for(waiting, 1)
-    assert await texts(live, "call-2-0") == ["z" * 1500]
-
-
 async def test_a_viewer_of_another_session_is_not_woken(live: EmbeddedLive) -> None:
     viewer = asyncio.create_task(live.wait(SessionKey("acme", "s-2"), version=0, seen=0, timeout_seconds=20))
     await settled()
@@ -179,28 +167,6 @@ async def test_a_viewer_that_went_away_is_no_trouble(live: EmbeddedLive) -> None
     await live.publish(A_SESSION, "turn-1", STEP, 1, some_text("a"))
 
     assert viewer.cancelled()
-
-
-async def test_beyond_its_budget_a_session_loses_the_progress_of_its_oldest_steps(clock: VirtualClock) -> None:
-    live = EmbeddedLive(clock, max_session_bytes=1000)
-    await live.publish(A_SESSION, "turn-1", "call-1-0", 1, some_text("x" * 400))
-    await live.publish(A_SESSION, "turn-1", "call-1-1", 1, some_text("y" * 400))
-
-    await live.publish(A_SESSION, "turn-1", "call-1-2", 1, some_text("z" * 400))
-    await live.publish(A_SESSION, "turn-1", "call-1-0", 1, some_text("more"))
-
-    assert await texts(live, "call-1-0") == []
-    assert await texts(live, "call-1-1") == ["y" * 400]
-    assert await texts(live, "call-1-2") == ["z" * 400]
-
-
-async def test_a_step_that_is_alone_over_the_budget_keeps_nothing_and_takes_no_more(clock: VirtualClock) -> None:
-    live = EmbeddedLive(clock, max_session_bytes=1000)
-
-    for _ in range(4):
-        await live.publish(A_SESSION, "turn-1", STEP, 1, some_text("x" * 400))
-
-    assert await texts(live) == []
 
 
 async def test_sessions_that_nobody_looks_at_are_forgotten_and_those_in_use_are_not(

@@ -141,6 +141,12 @@ class CallProgress(BaseModel):
     truncated: bool | None = None
 
 
+class ProgressGap(BaseModel):
+    """Nothing more of this attempt is shown live: the session's budget is spent. The commit brings the rest."""
+
+    reason: Literal["budget"]
+
+
 class CallFinished(BaseModel):
     """A call has its one result, also when it was not run."""
 
@@ -337,6 +343,7 @@ PAYLOADS: dict[str, type[BaseModel]] = {
     "tool_call_deferred": CallDeferred,
     "tool_call_started": CallStarted,
     "tool_progress": CallProgress,
+    "progress.gap": ProgressGap,
     "tool_call_finished": CallFinished,
     "interrupt_raised": InterruptRaised,
     "interrupt_resolved": InterruptResolved,

@@ -63,7 +63,14 @@ PROGRESS_TTL = timedelta(hours=24)
 """How long progress of a step can be read (design §4; ours)."""
 
 MAX_PROGRESS_BYTES = 10 * 1024 * 1024
-"""Progress kept of one step's attempt, in bytes of JSON (spec: D's 10 MiB a session; counted per attempt; ours)."""
+"""Progress kept of all open attempts of a session, in bytes of JSON (spec EVT-06)."""
+
+PROGRESS_SHARE_BYTES = MAX_PROGRESS_BYTES // 64
+"""Progress that a worker writes before it looks again what the session's other attempts have written: 64 calls run at a
+time, so the first looks come before the budget is spent (ours)."""
+
+MAX_UNSENT_BATCHES = 8
+"""Batches of an attempt that wait for a write that failed to be tried again (ours)."""
 
 MAX_PROGRESS_ITEM_BYTES = 64 * 1024
 """Progress events in one item, in bytes of JSON; a larger batch becomes several items (ours)."""

@@ -10,6 +10,7 @@ import json
 import logging
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from perdure.aws.clients import in_thread
@@ -58,7 +59,7 @@ class ApiGatewayLive:
         self, key: SessionKey, turn_id: str, step_id: str, attempt: int, events: Sequence[LiveEvent]
     ) -> None:
         """Append progress of a step's attempt, in order, and wake its viewers. Never raises for a lost viewer."""
-        await self._progress.append(key, step_id, attempt, events)
+        await self._progress.append(key, step_id, attempt, events, partial(self._open_attempts, key))
         frame = {"type": "changed", "session_id": key.session_id, "turn_id": turn_id, "step_execution_id": step_id}
         await self._tell(key, frame, strong=False)
 
@@ -85,6 +86,9 @@ class ApiGatewayLive:
             if left <= 0:
                 return
             await self._clock.sleep(min(POLL_SECONDS, left))
+
+    async def _open_attempts(self, key: SessionKey) -> list[tuple[str, int]]:
+        return [(step.step_id, step.attempt) for step in awaited_steps(await self._store.peek(key))]
 
     async def _progress_events(self, key: SessionKey, head: Head) -> int:
         open_steps = awaited_steps(head)

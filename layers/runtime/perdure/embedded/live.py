@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from perdure.core.expected import awaited_steps
 from perdure.core.head import Head
 from perdure.embedded.clock import SystemClock
-from perdure.ports import Clock, LiveEvent, SessionKey
+from perdure.ports import PROGRESS_GAP, Clock, LiveEvent, SessionKey
 
 MAX_SESSION_BYTES = 10 * 1024 * 1024
-"""Progress that is kept of one session, in characters of its JSON text (spec EVT-06)."""
+"""Progress that is kept of a session's open attempts, in characters of its JSON text (spec EVT-06)."""
 
 MAX_IDLE_SESSIONS = 10_000
 """Sessions without progress and viewers of which the last version is kept, so that no change is missed between a
@@ -30,6 +30,7 @@ Attempt = tuple[str, int]
 class _Progress:
     events: list[LiveEvent] = field(default_factory=list)
     size: int = 0
+    over: bool = False
 
 
 @dataclass(slots=True)
@@ -69,8 +70,8 @@ class _Channel:
 class EmbeddedLive:
     """`LiveChannel` for viewers in this process.
 
-    A session keeps 10 MiB of progress. Beyond that the oldest attempts lose theirs, and an attempt that is alone too
-    large loses all of it; a viewer then sees the rest with the commit.
+    A session keeps 10 MiB of progress of what runs. What does not fit ends the progress of its attempt; a viewer then
+    sees the rest with the commit.
     """
 
     def __init__(self, clock: Clock | None = None, *, max_session_bytes: int = MAX_SESSION_BYTES) -> None:
@@ -92,17 +93,18 @@ class EmbeddedLive:
         if place in channel.closed or not events:
             return
         progress = channel.attempts.setdefault(place, _Progress())
-        size = sum(_size(event) for event in events)
-        progress.events.extend(events)
-        progress.size += size
-        channel.size += size
-        channel.seen += len(events)
-        if channel.size <= self._max_bytes:
-            channel.wake_for_progress()
-            return
-        while channel.size > self._max_bytes:
-            channel.close(next(iter(channel.attempts)))
-        channel.wake()  # what they have seen is no measure any more
+        for event in events:
+            if progress.over:
+                break
+            size = _size(event)
+            if channel.size + size > self._max_bytes:
+                progress.over = True
+                event, size = LiveEvent(type=PROGRESS_GAP, at=event.at, payload={"reason": "budget"}), 0
+            progress.events.append(event)
+            progress.size += size
+            channel.size += size
+            channel.seen += 1
+        channel.wake_for_progress()
 
     async def progress(self, key: SessionKey, step_id: str, attempt: int, after: int = 0) -> Sequence[LiveEvent]:
         """See `LiveChannel.progress`."""

@@ -4,7 +4,7 @@
 const TYPES = [
   "turn_started", "turn_completed", "turn_failed", "turn_stopping", "turn_cancelled", "turn_steered", "model_started",
   "model_finished", "model_retry_scheduled", "attempt_reset", "text_delta", "reasoning_delta",
-  "tool.arguments_delta", "tool_call_deferred",
+  "tool.arguments_delta", "progress.gap", "tool_call_deferred",
   "tool_call_started", "tool_progress", "tool_call_finished", "interrupt_raised", "interrupt_resolved",
   "timer_started", "tool_task_started", "message_queued", "message_removed", "plan_updated", "plan_execution_started",
   "usage_recorded", "compaction_started", "compaction_finished", "title_changed", "session_paused", "session_resumed",
