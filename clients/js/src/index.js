@@ -7,3 +7,8 @@ export { toolCallsOf } from "./tool_calls.js";
 export { frontierOf, openInterrupts, openQuestion, runningTurn } from "./turns.js";
 export { activityOf, indicatorOf, statusOf } from "./status.js";
 export { advanceProgress, advanceSequence } from "./position.js";
+export { createClient } from "./client.js";
+export { ApiError, UnsettledError } from "./http.js";
+export { secondsLeft } from "./connection.js";
+export * as commands from "./commands.js";
+export { checkCommand } from "./schema.js";

@@ -10,7 +10,8 @@ export function takeLocal(state, action) {
   switch (action.type) {
     case "send": {
       const { messageId, text, delivery = null, waits = false } = action;
-      return { ...state, outbox: [...state.outbox, { messageId, text, delivery, waits, problem: null }] };
+      const others = state.outbox.filter((item) => item.messageId !== messageId);
+      return { ...state, outbox: [...others, { messageId, text, delivery, waits, problem: null }] };
     }
     case "send_delayed":
       return {

@@ -1,5 +1,5 @@
-// The shared cases of `clients/vectors`, as this reducer takes them. `node clients/js/test/vectors.mjs` writes down what
-// it makes of them: look at the difference before you keep it.
+// The shared cases of `clients/vectors`, as this reducer takes them. `node clients/js/test/vectors.mjs --write` writes
+// down what it makes of them: look at the difference before you keep it.
 
 import { readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
@@ -8,20 +8,25 @@ import { initialState, reduce, viewOf } from "../src/index.js";
 
 const FOLDER = new URL("../../vectors/", import.meta.url);
 
-/** Return every case: `{ name, title, session_id, actions, expected: [{ after, view }] }`. */
+/** Return every case: `{ name, title, session_id, actions, expected: [{ after, view, position }] }`. */
 export function vectors() {
   const names = readdirSync(FOLDER).filter((name) => name.endsWith(".json")).sort();
   return names.map((name) => ({ name, ...JSON.parse(readFileSync(new URL(name, FOLDER), "utf8")) }));
 }
 
-/** Return what is shown after the first `count` actions of a case, in the form in which cases say it. */
-export function shownAfter(vector, count) {
-  const actions = vector.actions.slice(0, count).map(camelKeys);
-  return normalised(viewOf(frozen(actions.reduce((state, action) => reduce(frozen(state), frozen(action)), initialState(vector.session_id)))));
+/** Return one case. */
+export const vector = (name) => vectors().find((one) => one.name === `${name}.json`);
+
+/** Return what is shown after the first `count` actions of a case, and where its viewer stands, as cases say it. */
+export function shownAfter(given, count) {
+  const begun = frozen(initialState(given.session_id));
+  const state = given.actions.slice(0, count).map(camelKeys).reduce((before, action) => frozen(reduce(before, frozen(action))), begun);
+  const { sequence, cursor, gap } = state;
+  return { view: normalised(viewOf(state)), position: normalised({ sequence, cursor, gap }) };
 }
 
 // Cases are the same for every language: snake_case, and nothing that says no more than its absence.
-function normalised(value) {
+export function normalised(value) {
   if (Array.isArray(value)) return value.map(normalised);
   if (value === null || typeof value !== "object") return value;
   const told = Object.entries(value).map(([key, inner]) => [snake(key), normalised(inner)]);
@@ -46,9 +51,9 @@ export function frozen(value) {
   return value;
 }
 
-if (process.argv[1] === fileURLToPath(import.meta.url)) {
-  for (const { name, ...vector } of vectors()) {
-    vector.expected = vector.expected.map(({ after }) => ({ after, view: shownAfter(vector, after) }));
-    writeFileSync(new URL(name, FOLDER), `${JSON.stringify(vector, null, 1)}\n`);
+if (process.argv[1] === fileURLToPath(import.meta.url) && process.argv[2] === "--write") {
+  for (const { name, ...told } of vectors()) {
+    told.expected = told.expected.map(({ after }) => ({ after, ...shownAfter(told, after) }));
+    writeFileSync(new URL(name, FOLDER), `${JSON.stringify(told, null, 1)}\n`);
   }
 }

@@ -1,0 +1,186 @@
+// One WebSocket for all sessions of a client: attaches them, carries their commands, puts frames that came in parts together.
+
+import { frameOf } from "./commands.js";
+import { connection } from "./connection.js";
+import { ApiError, UnsettledError } from "./http.js";
+
+const PING_MS = 25_000; // proxies cut a silent connection after 30 to 60 s, API Gateway after 10 minutes
+const PONG_MS = 10_000;
+const LARGEST_FRAME = 32 * 1024; // in bytes, of API Gateway
+
+/**
+ * The socket of a client. It connects when the first session attaches, and closes behind the last one.
+ *
+ * @param {object} settings `api` issues tickets; `address(ticket)` is where to connect; `WebSocket` the class.
+ *   `onChange(state)`: see `connection.js`.
+ */
+export function socketLink({ api, address, WebSocket, environment, onChange }) {
+  const attached = new Map(); // by session id: what hears of it
+  const expected = new Set(); // sessions whose attachment begins anew: what still comes of the one before is dropped
+  const waiting = new Map(); // by request id: commands without an answer
+  let socket = null;
+  let requests = 0;
+
+  const link = connection({ open, environment, onChange: changed });
+
+  function changed(state) {
+    onChange?.(state);
+    for (const follower of attached.values()) follower.onConnection(state);
+  }
+
+  function open({ opened, lost, denied }) {
+    let current = null;
+    let cancelPing = null;
+    let cancelPong = null;
+    let closed = false;
+    const parts = partReader();
+
+    api.ticket().then(({ ticket }) => closed || connect(ticket), failed);
+
+    function failed(error) {
+      const refused = error instanceof ApiError && !error.retryable;
+      (refused ? denied : lost)(error);
+    }
+
+    function connect(ticket) {
+      current = new WebSocket(address(ticket));
+      current.onopen = () => {
+        socket = current;
+        opened();
+        for (const sessionId of attached.keys()) attach(sessionId);
+        ping();
+      };
+      current.onmessage = ({ data }) => {
+        cancelPong?.();
+        cancelPong = null;
+        const frame = parts(JSON.parse(data));
+        if (frame) take(frame, denied);
+      };
+      current.onclose = () => closed || lost(new TypeError("the connection was closed"));
+      current.onerror = () => {}; // a close follows
+    }
+
+    function ping() {
+      cancelPing = environment.after(PING_MS, () => {
+        tell({ type: "ping" });
+        cancelPong ??= environment.after(PONG_MS, () => lost(new TypeError("the server no longer answers")));
+        ping();
+      });
+    }
+
+    return function close() {
+      closed = true;
+      cancelPing?.();
+      cancelPong?.();
+      if (socket === current) socket = null;
+      current?.close();
+      for (const { command, reject } of waiting.values()) reject(new UnsettledError(command));
+      waiting.clear();
+    };
+  }
+
+  function take(frame, denied) {
+    const follower = attached.get(frame.session_id);
+    switch (frame.type) {
+      case "attached":
+        expected.delete(frame.session_id);
+        return follower?.onAttached();
+      case "snapshot":
+        return follower?.onSnapshot(frame.snapshot);
+      case "events":
+        return expected.has(frame.session_id) ? undefined : follower?.onEvents(frame.events, frame.cursor, false);
+      case "resync_required":
+        return undefined; // its snapshot follows
+      case "access_denied":
+        return refuse(frame, denied);
+      case "ack":
+        return answer(frame);
+      case "error":
+        if (frame.request_id !== undefined) answer({ ...frame, status: 400, body: { error: frame } });
+        else follower?.onDenied(new ApiError(400, frame));
+        return undefined;
+      default:
+        return undefined; // a pong, or what a newer server says
+    }
+  }
+
+  function refuse({ session_id: sessionId, code, message }, denied) {
+    const error = new ApiError(403, { code, message, retryable: false });
+    if (sessionId === undefined) return denied(error);
+    return attached.get(sessionId)?.onDenied(error);
+  }
+
+  function answer({ request_id: id, status, body }) {
+    const asked = waiting.get(id);
+    waiting.delete(id);
+    if (asked === undefined) return;
+    if (status < 400) asked.resolve(body ?? {});
+    else if (status >= 500) asked.reject(new UnsettledError(asked.command, new ApiError(status, body?.error)));
+    else asked.reject(new ApiError(status, body?.error));
+  }
+
+  function attach(sessionId) {
+    const after = attached.get(sessionId).cursor();
+    expected.add(sessionId);
+    tell({ type: "attach", session_id: sessionId, ...(after !== null && { after }) });
+  }
+
+  function tell(frame) {
+    socket?.send(JSON.stringify(frame));
+  }
+
+  return {
+    get state() {
+      return link.state;
+    },
+    retryNow: link.retryNow,
+    giveUp: link.giveUp,
+
+    /**
+     * Follow a session: `{ cursor(), onAttached(), onSnapshot(snapshot), onEvents(events, cursor, whole), onDenied(error),
+     * onConnection(state) }`. Returns how to follow it no longer, and how to begin again at its cursor.
+     */
+    follow(sessionId, follower) {
+      attached.set(sessionId, follower);
+      if (link.state.status === "open") attach(sessionId);
+      else link.start();
+      return {
+        restart: () => socket && attached.has(sessionId) && attach(sessionId),
+        close() {
+          if (attached.get(sessionId) !== follower) return;
+          attached.delete(sessionId);
+          tell({ type: "detach", session_id: sessionId });
+          if (attached.size === 0) link.close();
+        },
+      };
+    },
+
+    /** Send a command; null when it can't go this way now: there is no connection, or it is too large for a frame. */
+    send(command) {
+      const requestId = String((requests += 1));
+      const text = JSON.stringify(frameOf(command, requestId));
+      if (socket === null || new TextEncoder().encode(text).length > LARGEST_FRAME) return null;
+      return new Promise((resolve, reject) => {
+        waiting.set(requestId, { command, resolve, reject });
+        socket.send(text);
+      });
+    },
+  };
+}
+
+/** Return `take(frame)`, which returns a frame that is whole, or null while parts of it are missing. */
+export function partReader() {
+  const begun = new Map();
+  return function take(frame) {
+    if (frame.type !== "part") return frame;
+    const { part_id: id, index, count, data } = frame;
+    const pieces = begun.get(id) ?? new Array(count).fill(null);
+    pieces[index] = data;
+    if (pieces.includes(null)) {
+      begun.set(id, pieces);
+      return null;
+    }
+    begun.delete(id);
+    return JSON.parse(pieces.join(""));
+  };
+}
