@@ -16,13 +16,13 @@ const TRIES = 2; // of a socket that has never opened, before the client does wi
  * @param {string} settings.url Address of the API, without a slash at its end.
  * @param {string} [settings.token] Sent as a bearer token; `getToken()` instead, when it changes.
  * @param {"auto" | "socket" | "stream"} [settings.transport] `auto`: a WebSocket, or event streams where there is none.
- * @param {string} [settings.socketUrl] Address of the WebSocket, by default `url` with `/v1/socket`.
- * @param {string} [settings.streamUrl] Address of the event streams, by default `url`.
+ * @param {string} [settings.socketUrl] Address of the WebSocket; by default what `/healthz` names, or `/v1/socket` at `url`.
+ * @param {string} [settings.streamUrl] Address of the event streams; by default what `/healthz` names, or `url`.
  * @param {number} [settings.idleMs] How long a session without subscribers is followed on, 5 minutes by default.
  * @param {string} [settings.agent] The agent of sessions that begin here.
  */
 export function createClient(settings) {
-  const { url, transport = "auto", socketUrl, idleMs = IDLE_MS, agent } = settings;
+  const { url, transport = "auto", idleMs = IDLE_MS, agent } = settings;
   if (typeof url !== "string") throw new TypeError("createClient needs the `url` of the API, such as https://api.example.com");
   const { WebSocket = globalThis.WebSocket } = settings;
   const base = url.replace(/\/+$/, "");
@@ -34,11 +34,9 @@ export function createClient(settings) {
   if (transport === "socket" && socket === null) throw new TypeError("there is no WebSocket here: give one, or use the transport `stream`");
 
   function newSocket() {
-    const address = (ticket) => `${socketUrl ?? `${base.replace(/^http/, "ws")}/v1/socket`}?ticket=${encodeURIComponent(ticket)}`;
     let opened = false;
     return socketLink({
       api,
-      address,
       WebSocket,
       environment,
       onChange({ status, attempt }) {

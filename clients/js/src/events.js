@@ -36,6 +36,7 @@ const FOLDS = {
   attempt_reset: resetAttempt,
   text_delta: (state, event) => appendPartial(state, event, "text"),
   reasoning_delta: (state, event) => appendPartial(state, event, "reasoning"),
+  "tool.arguments_delta": appendDraft,
   usage_recorded: (state, event) =>
     event.step_execution_id ? withStep(state, event, { usage: event.payload.recorded }) : state,
 
@@ -173,20 +174,42 @@ function resetAttempt(state, event) {
 }
 
 function appendPartial(state, event, field) {
+  const { text = "", segment } = event.payload;
+  return changePartial(state, event, (partial) => ({
+    [field]: partial[field] + text,
+    segments: withPiece(partial.segments, field, segment, text),
+  }));
+}
+
+// The parts that the message will have. Without a number a piece goes on with the last one, if that is of its type.
+function withPiece(segments, type, number, text) {
+  const at = number ?? (segments.at(-1)?.type === type ? segments.length - 1 : segments.length);
+  const index = segments.findIndex(({ segment }) => segment === at);
+  if (index < 0) return [...segments, { segment: at, type, text }];
+  return segments.with(index, { ...segments[index], text: segments[index].text + text });
+}
+
+// Arguments that the model is writing: what they say is settled when the call is stored.
+function appendDraft(state, event) {
+  const { index, text = "", tool_name: name } = event.payload;
+  return changePartial(state, event, ({ drafts }) => {
+    const before = drafts[index] ?? { toolName: null, text: "" };
+    return { drafts: { ...drafts, [index]: { toolName: name ?? before.toolName, text: before.text + text } } };
+  });
+}
+
+function changePartial(state, event, change) {
   const current = currentStep(state, event);
   if (!current) return state;
   const { step } = current;
   const before = state.partials[step.stepId];
-  const fresh = { stepId: step.stepId, turnId: event.turn_id, attempt: step.attempt, text: "", reasoning: "" };
-  const partial = before?.attempt === step.attempt ? before : fresh;
+  const about = { stepId: step.stepId, turnId: event.turn_id, attempt: step.attempt };
+  const partial = before?.attempt === step.attempt ? before : { ...about, text: "", reasoning: "", segments: [], drafts: {} };
   const running = { ...step, retry: undefined, status: step.endedAt ? step.status : "running" };
   return {
     ...current.state,
     steps: { ...current.state.steps, [step.stepId]: running },
-    partials: {
-      ...state.partials,
-      [step.stepId]: { ...partial, [field]: partial[field] + (event.payload.text ?? "") },
-    },
+    partials: { ...state.partials, [step.stepId]: { ...partial, ...change(partial) } },
   };
 }
 

@@ -30,10 +30,13 @@ export class UnsettledError extends Error {
 /**
  * The API at an address.
  *
- * @param {{url: string, token?: string, getToken?: () => string | null | Promise<string | null>, fetch?: typeof fetch}} settings
- *   `streamUrl`: where event streams are, if that is elsewhere (`/healthz` names it).
+ * @param {{url: string, token?: string, getToken?: () => string | null | Promise<string | null>, fetch?: typeof fetch,
+ *   streamUrl?: string, socketUrl?: string}} settings
+ *   `streamUrl`, `socketUrl`: where event streams and the WebSocket are, if that is elsewhere and `/healthz` does not say so.
  */
-export function httpApi({ url, streamUrl = url, token, getToken = () => token ?? null, fetch: fetches = globalThis.fetch.bind(globalThis) }) {
+export function httpApi({ url, streamUrl, socketUrl, token, getToken = () => token ?? null, fetch: fetches = globalThis.fetch.bind(globalThis) }) {
+  let found = null;
+
   async function authorized(headers) {
     const current = await getToken();
     return current ? { ...headers, Authorization: `Bearer ${current}` } : headers;
@@ -42,6 +45,18 @@ export function httpApi({ url, streamUrl = url, token, getToken = () => token ??
   async function get(path, query = {}, signal) {
     const response = await fetches(url + withQuery(path, query), { headers: await authorized({ Accept: "application/json" }), signal });
     return bodyOf(response);
+  }
+
+  // A deployment may have streams and sockets elsewhere. Asked once; without an answer they are taken to be here.
+  function addresses() {
+    found ??= get("/healthz").catch(() => {
+      found = null;
+      return {};
+    });
+    return found.then(({ stream_url: stream = url, socket_url: socket }) => ({
+      stream: streamUrl ?? stream,
+      socket: socketUrl ?? socket ?? `${url.replace(/^http/, "ws")}/v1/socket`,
+    }));
   }
 
   return {
@@ -60,10 +75,11 @@ export function httpApi({ url, streamUrl = url, token, getToken = () => token ??
       }
     },
 
-    /** Return a ticket for the WebSocket. */
-    async ticket() {
+    /** Return where the WebSocket is, with a ticket that opens it once. */
+    async socketAddress() {
       const headers = await authorized({ Accept: "application/json" });
-      return bodyOf(await fetches(`${url}/v1/socket-tickets`, { method: "POST", headers }));
+      const { ticket } = await bodyOf(await fetches(`${url}/v1/socket-tickets`, { method: "POST", headers }));
+      return `${(await addresses()).socket}?ticket=${encodeURIComponent(ticket)}`;
     },
 
     /**
@@ -75,7 +91,8 @@ export function httpApi({ url, streamUrl = url, token, getToken = () => token ??
     async follow(sessionId, { cursor, signal, onOpen, onEvents }) {
       const path = `/v1/sessions/${segment(sessionId)}/events`;
       const headers = await authorized({ Accept: "text/event-stream" });
-      const response = await fetches(streamUrl + withQuery(path, { after: cursor() }), { headers, signal, cache: "no-store" });
+      const { stream } = await addresses();
+      const response = await fetches(stream + withQuery(path, { after: cursor() }), { headers, signal, cache: "no-store" });
       if (response.ok && response.headers.get("content-type")?.startsWith("text/event-stream")) {
         onOpen();
         await readStream(response, onEvents);

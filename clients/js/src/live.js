@@ -3,23 +3,27 @@
 import { isInSnapshot, isNewer } from "./turns.js";
 
 /**
- * Return the live texts that are to be shown: `{ key, stepId, turnId, text, reasoning, held, live, attempt,
+ * Return the live texts that are to be shown: `{ key, stepId, turnId, text, reasoning, segments, drafts, held, live, attempt,
  * incomplete }`.
  *
  * Live text is shown until the message that replaces it is there, and never beside it. `key` is the one that the
  * message will have (`<turn>/<how-manieth answer of the turn>`), so that what is drawn of the one turns into the other.
- * `incomplete`: a piece of it was lost on the way, and only the stored message will have it. `held`: this page has stopped its turn, and it grows no more (spec STOP-07).
+ * `segments`: text and reasoning as the message's parts will have them. `drafts`: calls whose arguments are being written.
+ * `incomplete`: a piece of it was lost on the way, and only the stored message will have it. `held`: this page has stopped
+ * its turn, and it grows no more (spec STOP-07).
  */
 export function liveTexts(state) {
   return Object.values(state.partials)
     .map((partial) => ({ ...partial, ...previewOf(state, partial) }))
-    .filter((partial) => (partial.text || partial.reasoning) && !isStored(state, partial))
+    .filter((partial) => hasSomething(partial) && !isStored(state, partial))
     .map((partial) => ({
       key: `${partial.turnId}/${ordinalOf(state, partial) ?? partial.stepId}`,
       stepId: partial.stepId,
       turnId: partial.turnId,
       text: partial.text,
       reasoning: partial.reasoning,
+      segments: partial.segments,
+      drafts: partial.held || partial.finishedSequence !== undefined ? [] : Object.values(partial.drafts),
       held: Boolean(partial.held),
       live: !partial.held && partial.finishedSequence === undefined,
       attempt: partial.attempt,
@@ -27,11 +31,15 @@ export function liveTexts(state) {
     }));
 }
 
+function hasSomething({ text, reasoning, drafts }) {
+  return Boolean(text || reasoning) || Object.keys(drafts).length > 0;
+}
+
 // From the moment of this page's stop on, an answer grows no more; what is stored comes with the snapshot.
 function previewOf(state, { stepId, turnId }) {
   if (state.stopping?.turnId !== turnId) return {};
-  const { text = "", reasoning = "" } = state.stopping.partials[stepId] ?? {};
-  return { text, reasoning, held: true };
+  const { text = "", reasoning = "", segments = [] } = state.stopping.partials[stepId] ?? {};
+  return { text, reasoning, segments, drafts: {}, held: true };
 }
 
 function isStored(state, partial) {

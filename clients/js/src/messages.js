@@ -8,7 +8,8 @@ import { initialState, reduce } from "./reducer.js";
  *
  * Each is a message as the server has it, with `key` (stable while it goes from one to the next) and `origin`:
  * `stored`, `live` (its text still grows), `finished` (it is about to be stored) or `sending` (`problem`: why it is not
- * there yet). What a turn gave back to the inbox is left out.
+ * there yet). A call that the model is still writing is a part with `draft: true`. What a turn gave back to the inbox is
+ * left out.
  *
  * @param {object | object[]} history A state, or what `stateOf` takes.
  */
@@ -50,14 +51,14 @@ function storedMessages(state) {
 }
 
 function liveMessages(state) {
-  return liveTexts(state).map(({ key, turnId, text, reasoning, held, live, incomplete }) => ({
+  return liveTexts(state).map(({ key, turnId, segments, drafts, held, live, incomplete }) => ({
     key,
     origin: live ? "live" : "finished",
     turn_id: turnId,
     role: "assistant",
     parts: [
-      ...(reasoning ? [{ type: "reasoning", text: reasoning }] : []),
-      ...(text ? [{ type: "text", text }] : []),
+      ...segments.map(({ type, text }) => ({ type, text })),
+      ...drafts.map(({ toolName, text }) => ({ type: "tool_call", draft: true, tool_name: toolName, arguments_text: text })),
     ],
     ...(held && { status: "interrupted" }),
     ...(incomplete && { incomplete }),

@@ -11,10 +11,9 @@ const LARGEST_FRAME = 32 * 1024; // in bytes, of API Gateway
 /**
  * The socket of a client. It connects when the first session attaches, and closes behind the last one.
  *
- * @param {object} settings `api` issues tickets; `address(ticket)` is where to connect; `WebSocket` the class.
- *   `onChange(state)`: see `connection.js`.
+ * @param {object} settings `api` names the address, with a ticket; `WebSocket` is the class. `onChange(state)`: see `connection.js`.
  */
-export function socketLink({ api, address, WebSocket, environment, onChange }) {
+export function socketLink({ api, WebSocket, environment, onChange }) {
   const attached = new Map(); // by session id: what hears of it
   const expected = new Set(); // sessions whose attachment begins anew: what still comes of the one before is dropped
   const waiting = new Map(); // by request id: commands without an answer
@@ -35,15 +34,15 @@ export function socketLink({ api, address, WebSocket, environment, onChange }) {
     let closed = false;
     const parts = partReader();
 
-    api.ticket().then(({ ticket }) => closed || connect(ticket), failed);
+    api.socketAddress().then((address) => closed || connect(address), failed);
 
     function failed(error) {
       const refused = error instanceof ApiError && !error.retryable;
       (refused ? denied : lost)(error);
     }
 
-    function connect(ticket) {
-      current = new WebSocket(address(ticket));
+    function connect(address) {
+      current = new WebSocket(address);
       current.onopen = () => {
         socket = current;
         opened();

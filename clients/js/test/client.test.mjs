@@ -209,6 +209,24 @@ test("where nothing can be streamed, pages are read", async () => {
   assert.equal(text({ session }), "Where is order 7?|It is on its way.");
 });
 
+test("streams and sockets are where the deployment says", async () => {
+  const server = fakeServer(vector("turn"));
+  const asked = [];
+  async function fetch(url, init) {
+    const { origin, pathname } = new URL(url);
+    asked.push(`${origin}${pathname}`);
+    if (pathname === "/healthz") return new Response(JSON.stringify({ status: "ok", stream_url: "http://streams", socket_url: "ws://sockets/v1" }));
+    return server.fetch(url, init);
+  }
+  for (const transport of TRANSPORTS) {
+    createClient({ url: "http://server/", transport, environment: fakeTime(), fetch, WebSocket: server.WebSocket }).session("s-1").subscribe(() => {});
+    await settled();
+  }
+
+  assert.deepEqual(asked.filter((address) => /healthz|events/.test(address)).slice(0, 2), ["http://server/healthz", "http://streams/v1/sessions/s-1/events"]);
+  assert.equal(server.sockets[0].address, "ws://sockets/v1?ticket=t-1");
+});
+
 // --- sessions ---------------------------------------------------------------------------------
 
 test("a session is one object for everybody, is followed once, and is collected when nobody has listened for a while", async () => {
@@ -256,7 +274,7 @@ test("what a server has rendered is shown at once, followed from there, and no n
   session.subscribe(() => {});
   await settled();
   assert.equal(text({ session }), "Where is order 7?|It is on its way.");
-  assert.deepEqual(server.requests.map(({ path }) => path), ["/v1/sessions/s-1/events"]);
+  assert.deepEqual(server.requests.map(({ path }) => path), ["/healthz", "/v1/sessions/s-1/events"]);
 
   const known = session.getState();
   assert.equal(client.session("s-1", { initial: rendered }), session);

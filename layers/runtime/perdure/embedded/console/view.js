@@ -119,7 +119,8 @@ function textOf(message, type) {
 }
 
 function liveItems(state) {
-  return liveTexts(state).map(({ key, turnId, text, reasoning, held, live, attempt }) => ({
+  const shown = liveTexts(state).filter(({ text, reasoning }) => text || reasoning);
+  return shown.map(({ key, turnId, text, reasoning, held, live, attempt }) => ({
     kind: "assistant",
     key,
     turnId,
