@@ -261,7 +261,8 @@ async def test_a_batch_larger_than_an_item_becomes_several(aws: AwsInProcess, pr
 async def test_progress_that_could_not_be_written_is_written_with_the_next(
     aws: AwsInProcess, clock: SteppingClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    progress, failing = ProgressLog(Table(aws.clients.dynamodb, aws.table), clock), []
+    progress = ProgressLog(Table(aws.clients.dynamodb, aws.table), clock)
+    failing: list[str] = []
     put = Table.put
 
     async def sometimes(self: Table, item: Any) -> None:
