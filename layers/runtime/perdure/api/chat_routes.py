@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from perdure.api.bodies import Body, Delivery
-from perdure.api.messages import ApiRequest, ApiResponse
+from perdure.api.messages import ApiRequest, ApiResponse, JsonObject
 from perdure.api.reading import QueryParam
 from perdure.api.route import COMMAND_ERRORS, Call, Route
-from perdure.streams import ui_stream
+from perdure.errors import InvalidRequestError
+from perdure.streams import ui_history, ui_stream
 from perdure.streams.ui_requests import begin, resume
 
 
@@ -32,6 +33,32 @@ class ChatBody(Body):
     keep_open: Annotated[
         bool | None, Field(description="Approvals and questions do not end the stream; false if absent.")
     ] = None
+
+
+class UiMessage(BaseModel):
+    """A message as `useChat` holds it. `metadata`: what a user's message was sent with."""
+
+    id: str
+    role: Literal["user", "assistant"]
+    parts: list[dict[str, Any]]
+    metadata: dict[str, Any] | None = None
+
+
+class UiPage(BaseModel):
+    """Stored messages for a page that loads, oldest first; `resume_token` is null while no turn runs."""
+
+    session_id: str
+    messages: list[UiMessage]
+    resume_token: str | None
+    next_before: str | None = None
+
+
+async def ui_messages(call: Call) -> JsonObject:
+    """Answer `format=ui`."""
+    if call.query.get("format") != "ui":
+        raise InvalidRequestError("`before` and `limit` go with `format=ui`")
+    asked = {name: value for name, value in call.query.items() if name != "format"}
+    return await ui_history.ui_page(call.service, call.caller, call.session_id, **asked)
 
 
 async def _chat(call: Call, request: ApiRequest) -> ApiResponse:
@@ -61,6 +88,12 @@ async def _resume(call: Call, request: ApiRequest) -> ApiResponse:
 def _flag(name: str, doc: str) -> QueryParam:
     return QueryParam(name=name, kind="choice", doc=doc, choices=("true", "false"))
 
+
+UI_QUERY = (
+    QueryParam(name="format", kind="choice", doc="`ui`: the AI SDK's UI messages.", choices=("ui",)),
+    QueryParam(name="before", kind="cursor", doc="With `format=ui`: a `next_before`."),
+    QueryParam(name="limit", kind="integer", doc="With `format=ui`: turns, 1 to 100, clamped; 20 if absent."),
+)
 
 CHAT_ROUTES: tuple[Route, ...] = (
     Route(

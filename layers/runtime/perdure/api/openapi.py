@@ -80,7 +80,7 @@ def document(*, tickets: bool) -> dict[str, Any]:
 def _schemas(routes: list[Route]) -> dict[str, Any]:
     wanted: list[tuple[type[BaseModel], JsonSchemaMode]] = [(shapes.Error, "serialization")]
     wanted += [(route.body, "validation") for route in routes if route.body]
-    wanted += [(route.reply, "serialization") for route in routes if route.reply]
+    wanted += [(reply, "serialization") for route in routes for reply in (route.reply, route.or_reply) if reply]
     wanted.append((event_shapes.Event, "serialization"))
     wanted += [(payload, "serialization") for payload in PAYLOADS.values()]
     _, schema = models_json_schema(list(dict.fromkeys(wanted)), ref_template=_REF, schema_generator=_AbsentNotNull)
@@ -168,6 +168,8 @@ def _query_schema(param: QueryParam) -> dict[str, Any]:
 
 def _responses(route: Route) -> dict[str, Any]:
     content: dict[str, Any] = {"application/json": {"schema": _ref(route.reply) if route.reply else {"type": "object"}}}
+    if route.reply and route.or_reply:
+        content["application/json"]["schema"] = {"oneOf": [_ref(route.reply), _ref(route.or_reply)]}
     if route.streams:
         content[sse.MEDIA_TYPE] = {
             "schema": {"type": "string", "description": "`id`: cursor, `event`: type, `data`: an Event as JSON."}

@@ -57,6 +57,7 @@ class Route:
         operation: Its name: the OpenAPI operation id.
         run: What it does. None: the dispatcher answers it itself, without a caller, unless it has a `stream`.
         stream: What it does in place of `run`, when it answers by a stream. Whatever is wrong is raised before.
+        or_reply: What it answers as well, if a query parameter says so.
         may_be_empty: It may answer 204.
         streams: It also answers `Accept: text/event-stream`, where the host can stream.
         signed: Whoever has the secret may call it: the dispatcher checks the signature, and there is no caller.
@@ -75,6 +76,7 @@ class Route:
     body: type[BaseModel] | None = None
     query: tuple[QueryParam, ...] = ()
     status: int = 200
+    or_reply: type[BaseModel] | None = None
     may_be_empty: bool = False
     streams: bool = False
     needs_tickets: bool = False

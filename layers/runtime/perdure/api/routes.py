@@ -5,7 +5,7 @@ from __future__ import annotations
 from perdure.api import agent_shapes, event_shapes, result_shapes, shapes, turn_shapes
 from perdure.api.ag_ui_routes import AG_UI_ROUTES
 from perdure.api.bodies import EventBody, InputBody, InterruptBody
-from perdure.api.chat_routes import CHAT_ROUTES
+from perdure.api.chat_routes import CHAT_ROUTES, UI_QUERY, UiPage, ui_messages
 from perdure.api.control_routes import CONTROL_ROUTES
 from perdure.api.messages import JsonObject
 from perdure.api.reading import QueryParam
@@ -35,6 +35,8 @@ async def _send_input(call: Call) -> JsonObject:
 
 
 async def _snapshot(call: Call) -> JsonObject:
+    if call.query:
+        return await ui_messages(call)
     return await call.service.snapshot(call.caller, call.session_id)
 
 
@@ -107,9 +109,11 @@ ROUTES: tuple[Route, ...] = (
         method="GET",
         path=SESSION,
         operation="get_session",
-        doc="The session now. One that was never written has `state: null`.",
+        doc="The session now. One that was never written has `state: null`. With `format=ui`: its UI messages.",
         run=_snapshot,
+        query=UI_QUERY,
         reply=shapes.Snapshot,
+        or_reply=UiPage,
         errors=(404,),
     ),
     Route(
