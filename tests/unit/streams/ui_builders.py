@@ -9,6 +9,7 @@ from typing import Any
 from perdure.core.cursor import Cursor
 from perdure.feed import Commit, Live
 from perdure.streams.ui_chunks import EVENT, TOKEN, UIChunks
+from perdure.streams.ui_reducer import MessageReducer
 
 JsonObject = dict[str, Any]
 Item = Commit | Live
@@ -143,3 +144,8 @@ def with_calls(log: Log, *calls: JsonObject, step: str = "model-1-0", message: s
 def through_json(mapping: UIChunks) -> UIChunks:
     """Return the mapping as another process goes on with it."""
     return UIChunks.restored(json.loads(json.dumps(mapping.state())))
+
+
+def message_of(chunks: list[JsonObject], message: JsonObject | None = None) -> JsonObject:
+    """Return the message that a client makes of chunks."""
+    return MessageReducer(message).take_all(chunks)

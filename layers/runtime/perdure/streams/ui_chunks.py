@@ -23,6 +23,7 @@ from typing import Any
 from perdure.core.fates import TURN_ENDS
 from perdure.core.ids import version_of
 from perdure.feed import Commit, FeedItem, Live
+from perdure.ports import PROGRESS_GAP
 from perdure.streams.ui_calls import Calls, call_chunk
 from perdure.streams.ui_files import ui_file, ui_parts
 from perdure.streams.ui_step import Step
@@ -277,12 +278,16 @@ class UIChunks:
         step = self._enter(event)
         if step is None or not step.follows(event.get("progress_sequence")):
             return
+        payload = event["payload"]
         if kind in ("text_delta", "reasoning_delta"):
-            self._put(*step.delta(kind.removesuffix("_delta"), event["payload"]["text"]))
+            self._put(*step.delta(kind.removesuffix("_delta"), payload["text"], payload.get("segment")))
         elif kind == "attempt_reset":
             self._put(*step.reset())
         elif kind == "model_retry_scheduled":
             self._retry(event, step)
+        elif kind != "model_started":
+            step.blind = kind == PROGRESS_GAP  # what follows was not kept: the commit brings it
+            self._put(_event(event))
 
     # --- steps --------------------------------------------------------------------------------
 

@@ -45,6 +45,7 @@ class Step:
         blind: Live text is not shown any more, because some is missing or the attempt is over.
         done: The model's part of it was committed; what follows are its calls.
         retry: Number of the last reconnect that was told.
+        segment: Number of the live segment that the last part shows; None: it was not told.
         shown: Its text and reasoning parts; only the last one may still be open.
     """
 
@@ -54,16 +55,18 @@ class Step:
     blind: bool = False
     done: bool = False
     retry: int = 0
+    segment: int | None = None
     shown: list[ShownText] = field(default_factory=list)
 
-    def delta(self, kind: str, text: str) -> list[JsonObject]:
-        """Show a live piece of text; another kind than before begins another part."""
+    def delta(self, kind: str, text: str, segment: int | None) -> list[JsonObject]:
+        """Show a live piece of text; another segment, or another kind than before, begins another part."""
         if not text:
             return []
         chunks: list[JsonObject] = []
-        if not self.shown or self.shown[-1].kind != kind:
+        if not self.shown or (self.shown[-1].kind, self.segment) != (kind, segment):
             chunks += self._close()
             self.shown.append(ShownText(kind))
+            self.segment = segment
             chunks.append({"type": f"{kind}-start", "id": self._id()})
         self.shown[-1].add(text)
         chunks.append({"type": f"{kind}-delta", "id": self._id(), "delta": text})
@@ -130,6 +133,8 @@ class Step:
         """Return it as JSON."""
         kept: JsonObject = {"id": self.step_id, "attempt": self.attempt, "seen": self.seen, "retry": self.retry}
         kept |= {name: True for name in ("blind", "done") if getattr(self, name)}
+        if self.segment is not None:
+            kept["segment"] = self.segment
         return kept | {"shown": [[text.kind, text.length, text.check] for text in self.shown]}
 
     @classmethod
@@ -142,5 +147,6 @@ class Step:
             blind=state.get("blind", False),
             done=state.get("done", False),
             retry=state["retry"],
+            segment=state.get("segment"),
             shown=[ShownText(*text) for text in state["shown"]],
         )
