@@ -91,7 +91,7 @@ def _complaints_of_row(row: Row, done: str) -> list[str]:
 def known_tests(folder: Path) -> dict[str, set[str]]:
     """Return the names of the tests of each file below a folder: functions, or what `it` says in JavaScript."""
     known = {path.relative_to(folder).as_posix(): _tests_of(path) for path in folder.rglob("test_*.py")}
-    for path in folder.rglob("*.test.mjs"):
+    for path in folder.rglob("*.mjs"):
         name = path.relative_to(folder)
         if "node_modules" not in name.parts:
             found = _TEST_OF_A_CLIENT.finditer(path.read_text(encoding="utf-8"))

@@ -91,7 +91,10 @@ def missing(results: Sequence[ToolResultItem], wish: str) -> str | Reply:
 
 
 def fail(results: Sequence[ToolResultItem], wish: str) -> str | Reply:
-    """Fail for good in the middle of the answer."""
+    """Fail in the middle of the answer: for good, or until a file `<name>` is there (`until:<name>`)."""
+    until = re.search(r"until:(\S+)", wish)
+    if until and (HOLDS / until[1]).exists():
+        return "It went well this time."
     raise ModelCallError(
         "the provider refused it", kind="invalid", retryable=False, partial_text="This is the beginning of what"
     )
@@ -102,13 +105,13 @@ def talk(results: Sequence[ToolResultItem], wish: str) -> str | Reply:
     return "One piece after the other comes along until all of them have been told, and then there is silence."
 
 
-def long(results: Sequence[ToolResultItem], wish: str) -> str | Reply:
-    """Tell more than fits into one frame of a WebSocket."""
-    return Reply("".join(f"line {number:05d} of many\n" for number in range(3000)))
+def large(results: Sequence[ToolResultItem], wish: str) -> str | Reply:
+    """Tell more at once than fits into a frame of a WebSocket."""
+    return "".join(f"line {number:05d} of many\n" for number in range(3000))
 
 
 SCRIPTS: dict[str, Callable[[Sequence[ToolResultItem], str], str | Reply]] = {
-    script.__name__: script for script in (tour, refund, ask, missing, fail, talk, long)
+    script.__name__: script for script in (tour, refund, ask, missing, fail, talk, large)
 }
 
 
@@ -128,13 +131,17 @@ def _is_retried(request: ModelRequest) -> bool:
     return isinstance(last, UserItem) and last.text.startswith("[turn_retried]")
 
 
+LARGE_PIECES = ScriptedModel(reply, chunk=40_000)
+
+
 class ClientModel(ScriptedModel):
     """The script, which waits in the middle of an answer where it is told to."""
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[StreamItem]:
-        held = re.search(r"hold:(\S+)", user_texts(request)[-1])
+        wish = user_texts(request)[-1]
+        held = re.search(r"hold:(\S+)", wish)
         pieces = 0
-        async for item in super().stream(request):
+        async for item in LARGE_PIECES.stream(request) if wish.startswith("large") else super().stream(request):
             yield item
             pieces += isinstance(item, TextDelta)
             while held and pieces == PIECES_BEFORE_HOLD and not (HOLDS / held[1]).exists():  # noqa: ASYNC110  a file
@@ -144,7 +151,7 @@ class ClientModel(ScriptedModel):
 agent = AgentDefinition(
     name="clerk",
     instructions="Do what the word says.",
-    model=ClientModel(reply, chunk=9, delay=PIECE),
+    model=ClientModel(reply, chunk=14, delay=PIECE),
     tools=[lookup_order, count_stock, find_nothing, refund_order],
     built_in_tools=["ask_user"],
 )

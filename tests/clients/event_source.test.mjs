@@ -122,7 +122,7 @@ describe("EventSource", { concurrency: true }, () => {
     for (const [cut, turn] of turns.entries()) {
       await assertWhole(turn, `cut at frame ${cut}`);
       await assertBegun(turn, `cut at frame ${cut}`);
-    assert.ok(told(turn.events)[0].length > 3 * 9, `cut at frame ${cut}: nothing came behind the hold`);
+    assert.ok(told(turn.events)[0].length > 3 * 14, `cut at frame ${cut}: nothing came behind the hold`);
     }
   });
 

@@ -5,6 +5,7 @@ import { after, before, describe, it } from "node:test";
 
 import { Api, assertSame, fresh, range, until } from "./lib/api.mjs";
 import { Listener } from "./lib/listener.mjs";
+import { LINKS, Page, assertWhole } from "./lib/page.mjs";
 import { Server } from "./lib/server.mjs";
 
 let server;
@@ -20,7 +21,7 @@ after(() => server.close());
 for (const [how, end] of [["killed", () => server.kill()], ["replaced, as by a deployment,", () => server.stop()]]) {
   describe(`a server that is ${how} in the middle of answers`, () => {
     const hold = fresh("hold");
-    const clients = Object.fromEntries([eventSource].map((client) => [client.name, client(fresh(client.name), hold)]));
+    const clients = Object.fromEntries([eventSource, chat].map((client) => [client.name, client(fresh(client.name), hold)]));
 
     before(async () => {
       await Promise.all(Object.values(clients).map((client) => client.begin()));
@@ -59,6 +60,28 @@ function eventSource(session, hold) {
       } finally {
         listener.close();
       }
+    },
+  };
+}
+
+function chat(session, hold) {
+  const wish = `talk hold:${hold}`;
+  let open;
+  let saying;
+  return {
+    async begin() {
+      open = new Page(LINKS.http, server.url, session);
+      saying = open.say(wish);
+      await until(() => open.texts[0]?.length === 3 * 14, "three pieces");
+    },
+    broken: () => until(() => open.errors.length > 0, "a broken connection"),
+    async check() {
+      await saying;
+      assert.ok(open.finishes[0].isError, "the break was taken for the end of the answer");
+      assert.equal(open.finish.finishReason, "stop");
+      assert.equal(open.chat.status, "ready");
+      assert.equal(open.texts.length, 1);
+      await assertWhole(server, open, wish, "the conversation");
     },
   };
 }

@@ -19,6 +19,9 @@ export class Proxy {
   // What each line has been asked for, in order: "GET /v1/…".
   asked = new Map();
 
+  // How many frames went through the latest answer of each line.
+  frames = new Map();
+
   // The comments that went through each line.
   comments = new Map();
 
@@ -38,6 +41,7 @@ export class Proxy {
     this.#lines.set(name, faults);
     this.asked.set(name, []);
     this.comments.set(name, []);
+    this.frames.set(name, 0);
     return `${this.url}/${name}`;
   }
 
@@ -64,12 +68,12 @@ export class Proxy {
       outgoing.writeHead(answer.statusCode, answer.headers);
       const streams = String(answer.headers["content-type"]).startsWith("text/event-stream");
       const fault = streams ? this.#fault(name) : undefined;
-      const cutter = new Cutter(fault, eventEnd);
+      const cutter = new Cutter(fault, eventEnd, (frames) => this.frames.set(name, frames));
       answer.on("data", (data) => {
         if (data[0] === 0x3a) this.comments.get(name)?.push(String(data).trimEnd());
         for (const piece of cutter.take(data)) outgoing.write(piece);
         if (!cutter.done) return;
-        answer.removeAllListeners("data").destroy();
+        answer.removeAllListeners("data").removeAllListeners("end").destroy();
         if (fault.clean) outgoing.end();
         else outgoing.write("", () => outgoing.socket?.destroySoon());
       });
@@ -92,7 +96,7 @@ export class Proxy {
     upstream.write(`GET ${options.path} HTTP/1.1\r\n${lines.join("")}\r\n`);
     upstream.write(head);
     const fault = this.#fault(name);
-    const cutter = new Cutter(fault, webSocketEnd);
+    const cutter = new Cutter(fault, webSocketEnd, (frames) => this.frames.set(name, frames));
     let greeting = Buffer.alloc(0);
     let upgraded = false;
     upstream.on("data", (data) => {
@@ -122,14 +126,17 @@ export class Proxy {
 class Cutter {
   #fault;
   #endOf;
+  #counted;
+  #frames = 0;
   #left;
   #waiting = Buffer.alloc(0);
 
   done = false;
 
-  constructor(fault, endOf) {
+  constructor(fault, endOf, counted) {
     this.#fault = fault;
     this.#endOf = endOf;
+    this.#counted = counted;
     this.#left = fault?.frames ?? Infinity;
   }
 
@@ -140,6 +147,7 @@ class Cutter {
     const through = [];
     for (let end; this.#left > 0 && (end = this.#endOf(this.#waiting)) >= 0; this.#left -= 1) {
       through.push(this.#waiting.subarray(0, end));
+      this.#counted((this.#frames += 1));
       this.#waiting = this.#waiting.subarray(end);
     }
     if (this.#left === 0) {

@@ -4,12 +4,13 @@ import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { closeSync, mkdtempSync, mkdirSync, openSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
+import { delimiter, dirname, join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 
 const HERE = dirname(dirname(fileURLToPath(import.meta.url)));
 const PYTHON = process.env.PERDURE_PYTHON ?? join(HERE, "../../.venv/bin/python");
+const PATH = [process.env.PYTHONPATH, HERE].filter(Boolean).join(delimiter);
 
 export class Server {
   #folder = mkdtempSync(join(tmpdir(), "perdure-clients-"));
@@ -33,7 +34,7 @@ export class Server {
     const options = ["--agents", "client_agents:agent", "--db", "sessions.db", "--port", this.#port];
     this.#process = spawn(PYTHON, ["-m", "perdure", "dev", ...options], {
       cwd: this.#folder,
-      env: { ...process.env, PERDURE_HOLDS: join(this.#folder, "holds"), PYTHONPATH: HERE, PYTHONUNBUFFERED: "1" },
+      env: { ...process.env, PERDURE_HOLDS: join(this.#folder, "holds"), PYTHONPATH: PATH, PYTHONUNBUFFERED: "1" },
       stdio: ["ignore", "pipe", log],
     });
     closeSync(log);
