@@ -61,7 +61,7 @@ class AgUiRun:
         self._message_id = message_id
         self._resolved = frozenset(resolved)
         self._is_silent = bool(self._resolved)
-        self._held: list[JsonObject] = []
+        self._begun: str | None = None
         self._made: dict[str, list[str]] = {}
         self._early: set[tuple[Any, ...]] = set()
         self._seen: dict[tuple[str, int], int] = {}
@@ -166,17 +166,20 @@ class AgUiRun:
     def _user(self, message: JsonObject, *, begins: bool) -> None:
         """Show what a person wrote, if it is news; what a client shows behind the beginning of a turn comes again."""
         view = self._writer.view
-        if not view.has(message["id"]):
-            if self._is_silent:
-                view.add([message])
-            else:
-                self._writer.user(message["id"], message["content"])
-        elif begins and (behind := view.cut_after(message["id"])) is not None:
-            if self._is_silent:
-                self._held = behind
-            else:
-                view.add(behind)
-                self._writer.snapshot()
+        if view.has(message["id"]):
+            if begins and self._is_silent:
+                self._begun = message["id"]
+            elif begins:
+                self._writer.drop(self._stale(message["id"]))
+        elif self._is_silent:
+            view.add([message])
+        else:
+            self._writer.user(message["id"], message["content"])
+
+    def _stale(self, message_id: str) -> list[str]:
+        """Return what the client shows behind a message of what this run tells itself."""
+        made = {made_id for of_turn in self._made.values() for made_id in of_turn}
+        return [behind for behind in self._writer.view.answers_behind(message_id) if behind not in made]
 
     # --- events -----------------------------------------------------------------------------------------------------
 
@@ -251,7 +254,8 @@ class AgUiRun:
         """End the silence before what the run resumes. A client may have seen less than that, or more."""
         if self._is_silent:
             self._is_silent = False
-            self._writer.view.add(self._held)
+            if self._begun is not None:
+                self._writer.view.drop(self._stale(self._begun))
             self._writer.snapshot()
 
     def _finish(self, outcome: JsonObject, result: JsonObject | None = None) -> None:

@@ -142,10 +142,12 @@ class Conversation:
         return pieces[0] if pieces else ""
 
     def begin(self, message_id: str, role: str) -> None:
-        """Take a new message, still empty."""
-        if not self.has(message_id):
+        """Take a new message, still empty; one that is there goes on where it was."""
+        held = next((message for message in self._messages if message["id"] == message_id), None)
+        if held is None:
             self._messages.append({"id": message_id, "role": role, "content": ""})
-        self._growing.setdefault(message_id, [])
+        if message_id not in self._growing:
+            self._growing[message_id] = [held["content"] or ""] if held is not None else []
 
     def grow(self, message_id: str, delta: str) -> None:
         """Take more text of a message."""
@@ -182,26 +184,24 @@ class Conversation:
             place += 1
         self._messages.insert(place, dict(result))
 
-    def cut_after(self, message_id: str) -> list[JsonObject] | None:
-        """Take away what follows a message; returns those that people wrote, or None when nothing follows.
-
-        A client keeps reasoning that a snapshot leaves out, unless the snapshot has some: then ours stays, but empty.
-        """
+    def answers_behind(self, message_id: str) -> list[str]:
+        """Return the ids of what agents and tools said behind a message."""
         place = next(index for index, message in enumerate(self._messages) if message["id"] == message_id) + 1
-        kept, rest = self._messages[:place], self._messages[place:]
-        if not rest:
-            return None
-        if not any(message["role"] == "reasoning" for message in kept):
-            kept += [message | {"content": ""} for message in rest if message["role"] == "reasoning"]
-        self._messages = kept
-        return [message for message in rest if message["role"] not in ("assistant", "tool", "reasoning")]
+        return [m["id"] for m in self._messages[place:] if m["role"] in ("assistant", "tool", "reasoning")]
 
     def drop(self, message_ids: Iterable[str]) -> None:
-        """Take messages away."""
+        """Take messages away.
+
+        A client keeps reasoning of which a snapshot has none at all, so the first of the last ones stays, but empty.
+        """
         gone = set(message_ids)
+        thoughts = [message for message in self._messages if message["role"] == "reasoning"]
+        if thoughts and all(message["id"] in gone for message in thoughts):
+            thoughts[0]["content"] = ""
+            self._growing.pop(thoughts[0]["id"], None)
+            gone.remove(thoughts[0]["id"])
         self._messages = [message for message in self._messages if message["id"] not in gone]
-        for message_id in gone:
-            self._growing.pop(message_id, None)
+        self._growing = {message_id: pieces for message_id, pieces in self._growing.items() if self.has(message_id)}
 
 
 __all__ = [

@@ -144,12 +144,7 @@ class AgUiWriter:
             self._complete(answer, wanted)
         else:
             self._close(answer)
-            self.view.drop(segment_id for _, segment_id in answer.segments)
-            self.view.add(
-                {"id": segment_id, "role": "reasoning" if kind == "reasoning" else "assistant", "content": text}
-                for kind, segment_id, text in wanted
-            )
-            self.snapshot()
+            self._put_right([segment_id for _, segment_id in answer.segments], wanted)
         for part in message["parts"] if whole else ():
             if part["type"] == "tool_call":
                 self._call(tool_call(part), base)
@@ -182,6 +177,20 @@ class AgUiWriter:
         """End the message that is open, if any."""
         if self._answer is not None:
             self._close(self._answer)
+
+    def _put_right(self, shown: Sequence[str], wanted: Sequence[tuple[str, str, str]]) -> None:
+        """Replace what was shown by what is so."""
+        ids = [segment_id for _, segment_id, _ in wanted]
+        kept = [segment_id for segment_id in shown if segment_id in ids]
+        self.view.drop(shown)
+        if kept != ids[: len(kept)]:
+            self.snapshot()  # a client leaves what it has at its place, unless that was gone in between
+        self.view.add(
+            {"id": segment_id, "role": "reasoning" if kind == "reasoning" else "assistant", "content": text}
+            for kind, segment_id, text in wanted
+        )
+        self.view.drop(segment_id for segment_id in shown if segment_id not in ids)
+        self.snapshot()
 
     def _fits(self, answer: _Answer, wanted: Sequence[tuple[str, str, str]]) -> bool:
         """Whether what was shown is a beginning of what is wanted."""
