@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -106,7 +107,10 @@ def test_reasoning_is_a_message_of_its_own_in_front_of_the_answer() -> None:
     events = verified(told(log.items, messages=[HI]))
 
     kinds = [event["type"] for event in events if event["type"].startswith("REASONING")]
-    assert kinds == ["REASONING_START", "REASONING_MESSAGE_START", *["REASONING_MESSAGE_CONTENT"] * 2] + [
+    assert kinds == [
+        "REASONING_START",
+        "REASONING_MESSAGE_START",
+        *(["REASONING_MESSAGE_CONTENT"] * 2),
         "REASONING_MESSAGE_END",
         "REASONING_END",
     ]
@@ -521,7 +525,7 @@ def test_a_cut_at_any_event_and_another_run_end_in_the_same_messages() -> None:
     whole = Screen(HI).take(verified(told(items, messages=[HI])))
     places = [len(told(items[:place], messages=[HI])) for place in range(len(items) + 1)]
 
-    for place, (first, last) in enumerate(zip(places, places[1:], strict=False)):
+    for place, (first, last) in enumerate(itertools.pairwise(places)):
         for cut in range(first, last + 1):
             screen = Screen(HI).take(verified(told(items, messages=[HI])[:cut], whole=False))
             again = told(as_read_behind(items, place + 1), messages=screen.messages)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -71,6 +72,10 @@ async def plan_of(service: Service, caller: Caller, run_input: RunAgentInput) ->
     blocking = [interrupt_id for interrupt_id, interrupt in open_ones.items() if is_of_a_turn(interrupt)]
     entries = run_input.resume or []
     warnings = run_input.left_aside()
+    if (snapshot["state"] or {}).get("paused"):
+        warnings.append(
+            {"code": "session_paused", "message": "the session is paused: nothing goes on until it resumes"}
+        )
     planner = _Planner(service, caller, run_input, snapshot, warnings)
     if entries:
         await planner.decide(entries, open_ones, blocking)
@@ -189,8 +194,16 @@ class _Planner:
         if turn_id is not None:
             return _Follow(cursor=await self._place(turn_id), turn_id=turn_id)
         if self._is_queued(user.id):
+            await self._release(user.id)
             return _Follow(cursor=self._snapshot["cursor"], message_id=user.id)
-        return await self._send(user)
+        try:
+            return await self._send(user)
+        except RequestConflictError as error:
+            # The session may have it from elsewhere, or with other words for its delivery, further back than was read.
+            found = await self._find_turn(user.id) if error.code == "idempotency_mismatch" else None
+            if found is None:
+                raise
+            return _Follow(cursor=await self._place(found), turn_id=found)
 
     async def _send(self, user: AgUiMessage) -> _Follow:
         text, files, unused = text_and_files(user)
@@ -203,6 +216,7 @@ class _Planner:
             files=files,
             message_id=user.id,
             agent=self._input.agent(),
+            delivery="interrupt" if self._is_held else None,
             idempotency_key=f"ag-ui:{self._input.run_id}",
         )
         if receipt["delivered_as"] == "answer":  # it answered a question that was asked just now
@@ -210,16 +224,27 @@ class _Planner:
             return _Follow(cursor=place.cursor, turn_id=place.turn_id) if place is not None else _Follow()
         return _Follow(cursor=receipt["cursor"], message_id=user.id)
 
+    @property
+    def _is_held(self) -> bool:
+        """Whether a failed turn holds the inbox. Its person has seen that, and a message of theirs means: go on."""
+        state = self._snapshot["state"] or {}
+        return bool(state.get("held")) and "turn_id" not in state
+
+    async def _release(self, message_id: str) -> None:
+        """Let a message that waits behind a failed turn go on."""
+        if not self._is_held:
+            return
+        with contextlib.suppress(NotFoundError, RequestConflictError):  # somebody else was faster
+            await self._service.deliver(self._caller, self._input.thread_id, message_id, delivery="interrupt")
+
     async def history(self, turn_id: str | None) -> list[JsonObject]:
         """Return the conversation without a turn, as a client is to show it."""
         pages: list[list[JsonObject]] = []
-        size, before = 0, None
-        while size < MAX_HISTORY_BYTES:
-            page = await self._service.messages(self._caller, self._input.thread_id, before=before, limit=PAGE)
-            pages.append(page["messages"])
-            size += sum(len(part.get("text", "")) for message in page["messages"] for part in message["parts"])
-            before = page.get("next_before")
-            if before is None:
+        size = 0
+        async for page in self._pages():
+            pages.append(page)
+            size += sum(len(part.get("text", "")) for message in page for part in message["parts"])
+            if size >= MAX_HISTORY_BYTES:
                 break
         return [
             shown
@@ -228,6 +253,23 @@ class _Planner:
             if message["turn_id"] != turn_id
             for shown in ag_ui_messages(message)
         ]
+
+    async def _pages(self) -> AsyncIterator[list[JsonObject]]:
+        """Yield the session's messages in pages, the newest first."""
+        before = None
+        while True:
+            page = await self._service.messages(self._caller, self._input.thread_id, before=before, limit=PAGE)
+            yield page["messages"]
+            before = page.get("next_before")
+            if before is None:
+                return
+
+    async def _find_turn(self, message_id: str) -> str | None:
+        """Return the turn that has a message, however old."""
+        async for page in self._pages():
+            if (found := _turn_in(page, message_id)) is not None:
+                return found
+        return None
 
     async def _turn_of(self, interrupt_id: str) -> str | None:
         """Return the turn that an interrupt belongs to, as its call's id tells; None for what was never asked."""
@@ -247,15 +289,18 @@ class _Planner:
 
     def _turn_with(self, message_id: str) -> str | None:
         """Return the turn that has a message, if that is among the newest ones."""
-        messages = reversed(self._snapshot["messages"])
-        held = (m for m in messages if m["message_id"] == message_id and m.get("status") != "rehomed")
-        return next((str(message["turn_id"]) for message in held), None)
+        return _turn_in(self._snapshot["messages"], message_id)
 
     def _is_queued(self, message_id: str) -> bool:
         return any(waiting["message_id"] == message_id for waiting in self._snapshot["inbox"])
 
     def _warn(self, code: str, message: str, **about: str) -> None:
         self._warnings.append({"code": code, "message": message, **about})
+
+
+def _turn_in(messages: Sequence[JsonObject], message_id: str) -> str | None:
+    found = (m for m in reversed(messages) if m["message_id"] == message_id and m.get("status") != "rehomed")
+    return next((str(message["turn_id"]) for message in found), None)
 
 
 def _number(turn_id: str | None) -> int:

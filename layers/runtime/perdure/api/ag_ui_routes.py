@@ -67,15 +67,14 @@ async def _events(
         feed = await (following if closing is None else sse.unless_closing(following, closing))
         if feed is None:
             return
-        if not feed.head.exists:
-            yield run.fail("session_not_found", f"session {plan.session_id!r} is gone: it was purged")
-            return
         cursor = feed.cursor
         if waits and not feed.items:
             yield run.interrupt()
-            return
-        yield [event for item in feed.items for event in run.take(item)]
-        waits = bool(run.asked) and waits_for_people(feed.head)
+        elif not feed.items and run.waits_for_turn and feed.head.hold is not None and feed.head.turn is None:
+            yield run.fail("held", "the message waits behind a turn that has failed: run again to go on with it")
+        else:
+            yield [event for item in feed.items for event in run.take(item)]
+            waits = bool(run.asked) and waits_for_people(feed.head)
 
 
 def frame(event: JsonObject) -> bytes:

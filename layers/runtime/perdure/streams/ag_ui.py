@@ -67,6 +67,11 @@ class AgUiRun:
         self._seen: dict[tuple[str, int], int] = {}
         self._usage = RunUsage()
 
+    @property
+    def waits_for_turn(self) -> bool:
+        """Whether the turn that takes the run's message is still to come, and none of an earlier one is followed."""
+        return not self.ended and self._target is None
+
     def begin(self, *, snapshot: bool = False, warnings: Sequence[JsonObject] = ()) -> list[JsonObject]:
         """Begin the run.
 
