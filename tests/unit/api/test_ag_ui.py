@@ -40,7 +40,11 @@ class Desk:
             self.refunds.append(order)
             return f"paid {order}"
 
-        given = {"model": desk_model(), "tools": [look_up, refund], "built_in_tools": ["ask_user"]} | changes
+        given: JsonObject = {
+            "model": desk_model(),
+            "tools": [look_up, refund],
+            "built_in_tools": ["ask_user"],
+        } | changes
         self.agent = AgentDefinition(name="support", instructions="Help.", **given)
 
 

@@ -297,6 +297,35 @@ def test_a_superseded_turn_leaves_nothing_that_it_said() -> None:
     assert shown(log.items) == [("user", "hi")]
 
 
+def test_a_turn_that_was_superseded_before_anyone_looked_shows_nothing() -> None:
+    log = Log()
+    log.commit(*begun())
+    log.commit(said("m-2", text("It"), called("call-1"), status="superseded"), *stepped("model-1"), deferred("call-1"))
+    log.commit(*result("call-1", "rain"), event("turn_cancelled", disposition="discard"))
+
+    events = verified(told(log.items, messages=[HI]))
+
+    assert not [event for event in events if event["type"] == "MESSAGES_SNAPSHOT"]
+    assert Screen(HI).take(events).messages == [HI]
+
+
+def test_nothing_is_left_of_an_answer_whose_worker_was_lost_for_good() -> None:
+    log = Log()
+    log.commit(*begun())
+    log.live("text_delta", "model-1", text="Hel")
+    log.commit(failed("timeout"))
+
+    assert shown(log.items) == [("user", "hi")]
+
+
+def test_the_result_of_a_call_that_the_client_never_saw_is_left_out() -> None:
+    log = Log()
+    log.commit(*result("call-0", "ok"), event("inbox.joined", message_id="m-1", sequence=4), user("m-1", "hi"))
+    log.commit(said("m-2", text("Hello both")), *stepped("model-1"), COMPLETED)
+
+    assert shown(log.items) == [("user", "hi"), ("assistant", "Hello both")]
+
+
 def test_a_run_waits_for_the_turn_that_takes_its_message() -> None:
     log = Log()
     log.commit(event("message_queued", message_id="m-1", delivery="queue"))
