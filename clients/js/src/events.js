@@ -37,6 +37,7 @@ const FOLDS = {
   text_delta: (state, event) => appendPartial(state, event, "text"),
   reasoning_delta: (state, event) => appendPartial(state, event, "reasoning"),
   "tool.arguments_delta": appendDraft,
+  "progress.gap": markIncomplete,
   usage_recorded: (state, event) =>
     event.step_execution_id ? withStep(state, event, { usage: event.payload.recorded }) : state,
 
@@ -196,6 +197,12 @@ function appendDraft(state, event) {
     const before = drafts[index] ?? { toolName: null, text: "" };
     return { drafts: { ...drafts, [index]: { toolName: name ?? before.toolName, text: before.text + text } } };
   });
+}
+
+// The server keeps no more of it: only the stored message will have the rest.
+function markIncomplete(state, event) {
+  if (!state.partials[event.step_execution_id]) return state;
+  return changePartial(state, event, () => ({ incomplete: true }));
 }
 
 function changePartial(state, event, change) {
