@@ -193,7 +193,8 @@ def _outgoing(state: JsonObject) -> list[JsonObject]:
 def _error_of(state: JsonObject) -> JsonObject | None:
     latest = next(reversed(state["turns"].values()), None)
     if latest is not None and "ended_at" in latest:
-        return latest.get("error")
+        error: JsonObject | None = latest.get("error")
+        return error
     return told_of(state).get("last_turn_error")
 
 
