@@ -19,6 +19,26 @@ def failures(cases: list[Case]) -> list[str]:
     return [str(result) for result in run_cases(cases) if result.problem]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--scenario", "t1,x"], "there is no scenario 'x': use one of"),
+        (["--fault", "crash_befor"], "there is no fault 'crash_befor': use one of"),
+        (["--scenario", "t1", "--then", "x"], "there is no fault 'x'"),
+        (["--at", "3", "--fault", "crash_before"], "with its one --scenario and its --adapter"),
+        (["--at", "3", "--fault", "crash_before", "--scenario", "t1"], "with its one --scenario and its --adapter"),
+    ],
+)
+def test_a_case_that_there_is_not_is_told_with_those_that_there_are(
+    arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(arguments)
+
+    assert left.value.code == 2
+    assert complaint in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("scenario", ["t1", "payment", "t1-cold", "checkpoints"])
 def test_a_crash_at_any_point_of_a_small_scenario_changes_nothing(scenario: str) -> None:
     assert failures(single_faults(scenario, "embedded", ["crash_before", "crash_after"])) == []

@@ -179,6 +179,7 @@ async def test_a_request_ends_by_its_deadline_or_by_whoever_asked() -> None:
         ("", {}, "1 to 64"),
         ("a:b", {}, "colon"),
         ("a", {"prompt": " "}, "blank"),
+        ("a", {"prompt": "x" * 4001}, "prompt is longer than 4000"),
         ("a", {"deadline": timedelta(days=366)}, "365 days"),
         ("a", {"schema": {"x": "y" * 20_000}}, "schema"),
     ],

@@ -32,6 +32,9 @@ from perdure.ports import SessionKey
 JsonObject = dict[str, Any]
 
 WHEN = ("at", "after", "every", "time_zone")
+MAX_PROMPT_CHARACTERS = 4000
+"""Longest prompt for a value, in characters. Our own choice: every snapshot has it."""
+
 MAX_TRIES = 1000
 """Tries of one occurrence, and the default (spec SCHD-03)."""
 
@@ -194,6 +197,8 @@ class ScheduleOperations(Operations):
         key = session_key(caller, session_id)
         check_schedule_id(name)
         check_text(prompt, "prompt")
+        if len(prompt) > MAX_PROMPT_CHARACTERS:
+            raise InvalidRequestError(f"prompt is longer than {MAX_PROMPT_CHARACTERS} characters: ask in fewer words")
         if schema is not None and len(json_bytes(schema, "schema")) > MAX_METADATA_BYTES:
             raise InvalidRequestError(f"schema is larger than {MAX_METADATA_BYTES} bytes of JSON: send less of it")
         if deadline is not None and not timedelta(0) < deadline <= MAX_WAIT:

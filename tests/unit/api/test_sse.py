@@ -178,3 +178,48 @@ async def test_a_stream_ends_when_the_host_closes(api: Api) -> None:
 
     async with asyncio.timeout(5):
         assert [piece async for piece in response.stream] == []
+
+
+async def test_a_stream_may_begin_with_a_snapshot_and_goes_on_behind_it(api: Api) -> None:
+    await api.refund_that_waits("s-1")
+    _, snapshot = await api.get("/v1/sessions/s-1")
+
+    stream = await opened(api, f"{EVENTS}?snapshot=true")
+    await anext(stream)
+    (first,) = parsed(await anext(stream))
+    await api.post("/v1/sessions/s-1/stop", {})
+    rest = await taken_until(stream, "turn_cancelled")
+
+    assert (first["id"], first["event"]) == (snapshot["cursor"], "snapshot")
+    assert json.loads(first["data"]) == {"type": "snapshot", "cursor": snapshot["cursor"], "snapshot": snapshot}
+    _, page = await api.get(f"{EVENTS}?after={snapshot['cursor']}")
+    assert [json.loads(frame["data"]) for frame in rest] == page["events"]
+
+
+async def test_a_stream_that_comes_back_with_a_cursor_has_no_snapshot(api: Api) -> None:
+    await api.post("/v1/sessions/s-1/inputs", {"text": "hi"})
+    await api.until("s-1", "turn_completed")
+    whole = await taken_until(await opened(api), "turn_completed")
+    address = f"{EVENTS}?snapshot=true"
+
+    again = await taken_until(await opened(api, address, last_event_id=whole[0]["id"]), "turn_completed")
+    by_query = await taken_until(await opened(api, f"{address}&after={whole[0]['id']}"), "turn_completed")
+    plain = await taken_until(await opened(api, f"{EVENTS}?snapshot=false"), "turn_completed")
+
+    assert again == by_query == whole[1:]
+    assert plain == whole
+
+
+async def test_a_stream_of_a_session_that_was_never_written_begins_with_its_empty_snapshot(api: Api) -> None:
+    stream = await opened(api, f"{EVENTS}?snapshot=true")
+    await anext(stream)
+    (first,) = parsed(await anext(stream))
+    await api.post("/v1/sessions/s-1/inputs", {"text": "hi"})
+
+    assert json.loads(first["data"])["snapshot"]["state"] is None
+    assert (await taken_until(stream, "turn_completed"))[0]["event"] == "turn_started"
+
+
+@pytest.mark.parametrize("query", ["?snapshot=true", "?snapshot=yes", "?snapshot="])
+async def test_a_snapshot_goes_with_a_stream_and_is_true_or_false(api: Api, query: str) -> None:
+    assert code(await api.get(EVENTS + query)) == (400, "invalid_request")

@@ -140,6 +140,19 @@ async def test_a_session_of_a_running_application_is_read_as_well() -> None:
         run.succeeded("lookup", times=1)
 
 
+async def test_a_schedule_that_comes_again_and_again_is_skipped_to_once() -> None:
+    async with open_stage(an_agent(model=ScriptedModel(lambda _: "done"))) as stage:
+        await stage.session().schedule("good morning", every=timedelta(hours=1), time_zone="UTC")
+        await stage.session().schedule("once", after=timedelta(minutes=90))
+
+        assert await stage.skip_timers() == 2
+        assert await stage.skip_timers() == 1
+        await stage.run_all()
+
+        said = [text for role, text in await stage.transcript() if role == "user"]
+        assert said == ["good morning", "once", "good morning"]
+
+
 async def test_timers_are_skipped_to_one_after_another() -> None:
     policy = ToolPolicy(approval_deadline=timedelta(days=30))
     async with open_stage(an_agent(refund, model=asking_for("refund"), tool_policies={"refund": policy})) as stage:

@@ -108,7 +108,11 @@ async def _stream(request: ApiRequest, call: Call) -> ApiResponse:
     require_stream(request, otherwise="ask for JSON here, with `wait_seconds` to wait for more")
     after = request.headers.get("last-event-id") or call.query.get("after")
     # The first page comes before the response begins, so that a bad cursor or session still gets its error.
-    first = await call.service.events(call.caller, call.session_id, after=after, limit=sse.PAGE)
+    if after is None and call.query.get("snapshot") == "true":
+        snapshot = await call.service.snapshot(call.caller, call.session_id)
+        first = {"events": [sse.snapshot_event(snapshot)], "cursor": snapshot["cursor"]}
+    else:
+        first = await call.service.events(call.caller, call.session_id, after=after, limit=sse.PAGE)
     pieces = sse.stream(call.service, call.caller, call.session_id, first, closing=request.closing)
     return ApiResponse(status=200, headers=sse.HEADERS, stream=pieces)
 
@@ -119,7 +123,8 @@ async def _answer(request: ApiRequest, running: Awaitable[JsonObject], call: Cal
         return await running
     reply = await sse.unless_closing(running, request.closing)
     if reply is None:
-        return await call.service.events(call.caller, call.session_id, **{**call.query, "wait_seconds": 0})
+        now = {name: value for name, value in call.query.items() if name != "snapshot"}
+        return await call.service.events(call.caller, call.session_id, **(now | {"wait_seconds": 0}))
     return reply
 
 

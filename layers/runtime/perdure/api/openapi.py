@@ -42,6 +42,7 @@ _SCHEMES = {
         "description": "`v1,` and the base64 of the HMAC-SHA256 over `id.timestamp.body`; within 5 minutes.",
     },
 }
+_STREAM = "`id`: cursor, `event`: type, `data`: an Event as JSON; or first `{type: snapshot, cursor, snapshot}`."
 _EVERYWHERE = (400, 401, 403, 500, 503)
 
 
@@ -172,7 +173,10 @@ def _responses(route: Route) -> dict[str, Any]:
         content["application/json"]["schema"] = {"oneOf": [_ref(route.reply), _ref(route.or_reply)]}
     if route.streams:
         content[sse.MEDIA_TYPE] = {
-            "schema": {"type": "string", "description": "`id`: cursor, `event`: type, `data`: an Event as JSON."}
+            "schema": {
+                "type": "string",
+                "description": _STREAM,
+            }
         }
     if route.stream is not None:
         content = {sse.MEDIA_TYPE: {"schema": {"type": "string", "description": "One event a `data` line, as JSON."}}}

@@ -14,7 +14,7 @@ from perdure.api.schedule_routes import SCHEDULE_ROUTES
 from perdure.api.wait_routes import WAIT_ROUTES
 from perdure.core.listing import STATUSES, WAITING_FOR
 from perdure.core.outputs import MOST_OUTPUT_CHARACTERS, OUTPUT_CHARACTERS
-from perdure.errors import NotFoundError
+from perdure.errors import InvalidRequestError, NotFoundError
 
 
 async def _send_input(call: Call) -> JsonObject:
@@ -49,7 +49,12 @@ async def _turn(call: Call) -> JsonObject:
 
 
 async def _events(call: Call) -> JsonObject:
-    return await call.service.events(call.caller, call.session_id, **call.query)
+    query = dict(call.query)
+    if query.pop("snapshot", "false") == "true":
+        raise InvalidRequestError(
+            "`snapshot` goes with a stream: ask for `Accept: text/event-stream`, or GET the session"
+        )
+    return await call.service.events(call.caller, call.session_id, **query)
 
 
 async def _tool_output(call: Call) -> JsonObject:
@@ -148,6 +153,12 @@ ROUTES: tuple[Route, ...] = (
             QueryParam(name="after", kind="cursor", doc="A cursor; absent: the oldest event that is kept."),
             _limit(500, 500),
             QueryParam(name="wait_seconds", kind="seconds", doc="Wait this long for an event; 0 if absent."),
+            QueryParam(
+                name="snapshot",
+                kind="choice",
+                choices=("true", "false"),
+                doc="`true`: a stream without a cursor begins with a `snapshot` event and goes on behind it.",
+            ),
         ),
         reply=event_shapes.EventPage,
         streams=True,

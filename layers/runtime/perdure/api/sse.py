@@ -83,6 +83,11 @@ def denied(session_id: str, error: PerdureError) -> bytes:
     return f"event: access_denied\ndata: {json.dumps(content, separators=(',', ':'))}\n\n".encode()
 
 
+def snapshot_event(snapshot: JsonObject) -> JsonObject:
+    """Return a snapshot as what a stream begins with; the events behind its cursor follow."""
+    return {"type": "snapshot", "cursor": snapshot["cursor"], "snapshot": snapshot}
+
+
 async def unless_closing(running: Awaitable[ResultT], closing: asyncio.Event) -> ResultT | None:
     """Return a result, or None and stop waiting for it when the host closes first."""
     work = asyncio.ensure_future(running)

@@ -25,6 +25,7 @@ from perdure.core.entries import Entry
 from perdure.core.expected import Dispatch, Timer
 from perdure.core.head import Head
 from perdure.core.public import public_calls
+from perdure.core.schedules import TIMER_PREFIX as SCHEDULES
 from perdure.embedded.database import Database
 from perdure.embedded.leases import SqliteLeases
 from perdure.embedded.live import EmbeddedLive
@@ -199,13 +200,17 @@ class Stage:
     async def skip_timers(self) -> int:
         """Jump to every timer that is set, one after another, and fire it; returns how many fired.
 
-        What a timer makes ready is left to `run_all`.
+        What a timer makes ready is left to `run_all`. A schedule that comes again and again is skipped to once: its
+        next occurrence stays set, unless another timer is as late or later.
         """
         fired = 0
-        while self.timers.pending:
-            due_at = min(timer.due_at for _, timer in self.timers.pending)
+        skipped: set[tuple[SessionKey, str]] = set()
+        while waiting := [(key, timer) for key, timer in self.timers.pending if (key, timer.timer_id) not in skipped]:
+            due_at = min(timer.due_at for _, timer in waiting)
             await self.clock.advance(max((due_at - self.clock.now()).total_seconds(), 0))
-            fired += sum(timer.due_at <= self.clock.now() for _, timer in self.timers.pending)
+            due = [(key, timer) for key, timer in self.timers.pending if timer.due_at <= self.clock.now()]
+            skipped |= {(key, timer.timer_id) for key, timer in due if timer.timer_id.startswith(SCHEDULES)}
+            fired += len(due)
             await self.fire_timers()
         return fired
 

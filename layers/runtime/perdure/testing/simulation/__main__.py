@@ -7,7 +7,7 @@ import importlib
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import groupby
 
 from perdure.testing.simulation.faults import FAULTS, Fault
@@ -47,14 +47,27 @@ DEEPER = 5
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Return 0 if every run ended like its clean run, 1 if one did not."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
     if options.load:
         importlib.import_module(options.load)
-    if options.at or options.order:
-        return _run_again(options)
     names = options.scenario.split(",") if options.scenario else [scenario.name for scenario in SCENARIOS]
+    faults = [*(options.fault or "").split(","), options.then or ""]
+    _check_names(parser, "scenario", names, BY_NAME)
+    _check_names(parser, "fault", [fault for fault in faults if fault], (*FAULTS, NO_FAULT))
+    if options.at or options.order:
+        if len(names) != 1 or not options.adapter:
+            parser.error("one case is run again with its one --scenario and its --adapter")
+        return _run_again(options)
     adapters = (options.adapter,) if options.adapter else ADAPTERS
     return _sweep(names, adapters, options)
+
+
+def _check_names(parser: argparse.ArgumentParser, kind: str, names: Sequence[str], known: Collection[str]) -> None:
+    """Leave with a word on what there is if a name is none of those that are known."""
+    for name in names:
+        if name not in known:
+            parser.error(f"there is no {kind} {name!r}: use one of {', '.join(sorted(known))}")
 
 
 def _run_again(options: argparse.Namespace) -> int:
