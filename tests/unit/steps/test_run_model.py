@@ -237,7 +237,7 @@ async def test_a_session_whose_agent_is_gone_fails_its_turn_and_says_which() -> 
         await other.run_all()
 
         error = (await stage.snapshot())["state"]["last_turn_error"]
-        assert error["code"] == "internal"
+        assert error["code"] == "configuration"
         assert "'billing'" in error["message"]
 
 

@@ -165,7 +165,7 @@ class _ModelCall:
             message = (
                 f"agent {attempt.head.agent!r} is not part of this deployment: deploy it again, or start a new session"
             )
-            return await self._finish(ending="failed", error_code="internal", error_message=message)
+            return await self._finish(ending="failed", error_code="configuration", error_message=message)
         return await self._run(agent)
 
     async def _run(self, agent: AgentDefinition) -> Executed | None:
