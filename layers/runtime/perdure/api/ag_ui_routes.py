@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from perdure.api import sse
 from perdure.api.ag_ui_input import RunAgentInput
 from perdure.api.ag_ui_plan import Plan, plan_of
-from perdure.api.messages import ApiRequest, ApiResponse, JsonObject
+from perdure.api.messages import ApiRequest, ApiResponse, JsonObject, StreamBrokenOffError
 from perdure.api.route import COMMAND_ERRORS, Call, Route
 from perdure.errors import RequestError, TransientError
 from perdure.streams.ag_ui import AgUiRun
@@ -35,14 +35,18 @@ async def _pieces(
 ) -> AsyncIterator[bytes]:
     """Yield the frames of a run, and a comment whenever nothing happened for a while.
 
-    What can't be read for now, or a server that closes, cuts the stream: the turn goes on, and who runs again sees it.
+    Raises:
+        StreamBrokenOffError: The host closes, or what follows can't be read for now. The turn goes on, and whoever runs
+            again sees it.
     """
     run = plan.run
     try:
         async for events in _events(service, caller, plan, closing=closing):
             yield b"".join(frame(event) for event in events) or sse.KEEP_ALIVE
-    except TransientError:
-        return
+    except StreamBrokenOffError:
+        raise
+    except TransientError as error:
+        raise StreamBrokenOffError(f"the session can't be read now: {error.message}") from error
     except RequestError as error:
         yield b"".join(frame(event) for event in run.fail(error.code, error.message))
     except Exception as error:
@@ -60,14 +64,17 @@ async def _events(
     if plan.cursor is None:
         yield run.finish()
         return
-    cursor, waits = plan.cursor, False
+    cursor, waits, existed = plan.cursor, False, False
     while not run.ended:
         wait = 0.0 if waits else sse.KEEP_ALIVE_SECONDS
         following = service.feed(caller, plan.session_id, after=cursor, limit=sse.PAGE, wait_seconds=wait)
         feed = await (following if closing is None else sse.unless_closing(following, closing))
         if feed is None:
+            raise StreamBrokenOffError("the host closes")
+        if existed and not feed.head.exists:
+            yield run.fail("session_not_found", f"session {plan.session_id!r} is gone: it was purged")
             return
-        cursor = feed.cursor
+        existed, cursor = feed.head.exists, feed.cursor
         if waits and not feed.items:
             yield run.interrupt()
         elif not feed.items and run.waits_for_turn and feed.head.hold is not None and feed.head.turn is None:

@@ -24,7 +24,7 @@ PROTOCOL_VERSION = "1.0"
 TOLD_OTHERWISE = frozenset(
     {"text_delta", "reasoning_delta", "attempt_reset", "model_started", "model_finished", *TURN_ENDS}
 )
-"""Events that AG-UI has words of its own for. All others go out as `CUSTOM`, named `perdure.<type>`."""
+"""Events that AG-UI has words of its own for. All others go out as `CUSTOM`."""
 
 
 class AgUiRun:
@@ -65,6 +65,7 @@ class AgUiRun:
         self._made: dict[str, list[str]] = {}
         self._early: set[tuple[Any, ...]] = set()
         self._seen: dict[tuple[str, int], int] = {}
+        self._blind: set[tuple[str, int]] = set()
         self._usage = RunUsage()
 
     @property
@@ -84,7 +85,7 @@ class AgUiRun:
         if snapshot:
             self._writer.snapshot()
         for warning in warnings:
-            self._writer.custom("warning", warning)
+            self._writer.custom("perdure.warning", warning)
         return self._writer.written()
 
     def take(self, item: FeedItem) -> list[JsonObject]:
@@ -202,7 +203,7 @@ class AgUiRun:
             if kind == "usage_recorded" and self._is_shown(event):
                 self._usage.add(payload["recorded"])
             if kind not in TOLD_OTHERWISE and self._is_told(event):
-                self._writer.custom(kind, event)
+                self._writer.told(event)
             if kind == "message_removed" and payload["message_id"] == self._message_id:
                 self._finish({"type": "cancelled"})
 
@@ -238,20 +239,23 @@ class AgUiRun:
 
     def _live(self, event: JsonObject) -> None:
         step, attempt, kind = event["step_execution_id"], event["attempt"], event["type"]
-        number = event.get("progress_sequence", 0)
-        if number and number <= self._seen.get((step, attempt), 0):
+        number, seen = event.get("progress_sequence"), self._seen.get((step, attempt), 0)
+        if number is not None and number <= seen:
             return
-        self._seen[step, attempt] = number
+        if number is not None and number > seen + 1:
+            self._blind.add((step, attempt))  # some is missing, so the commit has to tell
+        self._seen[step, attempt] = number or seen
         if kind == "model_started":
             self._writer.open_step(step)
-        elif kind in ("text_delta", "reasoning_delta"):
-            if event["payload"]["text"]:
-                self._writer.delta(kind.removesuffix("_delta"), step, attempt, event["payload"]["text"])
         elif kind == "attempt_reset":
+            self._blind.discard((step, attempt))
             self._writer.begin_anew(step, attempt)
-        else:
+        elif kind not in ("text_delta", "reasoning_delta"):
             self._early.add((step, attempt, kind))
-            self._writer.custom(kind, event)
+            self._writer.told(event)
+        elif event["payload"]["text"] and (step, attempt) not in self._blind:
+            payload = event["payload"]
+            self._writer.delta(kind.removesuffix("_delta"), step, attempt, payload["text"], payload.get("segment"))
 
     # --- the end ----------------------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """Messages as AG-UI clients hold them: made from ours, and as the events of a run build them up.
 
-An answer's message has the id of its model step where that is known, which it is before the answer is committed, and
-else our message's id. Reasoning is a message of its own, in front of the answer's.
+An answer has the id of its model step where that is known, which it is before the answer is committed, and else our
+message's id. Each of its segments is a message: AG-UI's have no parts. Its calls belong to its last text.
 """
 
 from __future__ import annotations
@@ -19,11 +19,6 @@ OUR_METADATA = "perdure"
 """Under this name the metadata of AG-UI's events and messages holds what is ours."""
 
 
-def reasoning_id(base: str) -> str:
-    """Return the id of the reasoning in front of an answer."""
-    return f"{base}-reasoning"
-
-
 def ag_ui_messages(message: JsonObject, base: str | None = None) -> list[JsonObject]:
     """Return one public message (surface 4.2) as AG-UI messages; none for what is not shown.
 
@@ -37,31 +32,45 @@ def ag_ui_messages(message: JsonObject, base: str | None = None) -> list[JsonObj
     base = base or message["message_id"]
     if message["role"] == "user":
         return [{"id": base, "role": "user", "content": _user_content(message["parts"])}]
-    shown = [
-        {"id": segment_id, "role": "reasoning", "content": text}
+    shown: list[JsonObject] = [
+        {"id": segment_id, "role": role_of(kind), "content": text}
         for kind, segment_id, text in answer_segments(message, base)
-        if kind == "reasoning"
     ]
-    text = text_of(message, "text")
     calls = [tool_call(part) for part in message["parts"] if part["type"] == "tool_call"]
-    if text or calls:
-        answer: JsonObject = {"id": base, "role": "assistant", "content": text}
-        shown.append(answer | {"toolCalls": calls} if calls else answer)
+    if calls:
+        parent_id = parent_of_calls(message, base)
+        if all(segment["id"] != parent_id for segment in shown):
+            shown.append({"id": parent_id, "role": "assistant", "content": ""})
+        next(segment for segment in shown if segment["id"] == parent_id)["toolCalls"] = calls
     return shown
 
 
+def role_of(kind: str) -> str:
+    """Return the role of a segment's message."""
+    return "reasoning" if kind == "reasoning" else "assistant"
+
+
+def segment_id(base: str, kind: str, number: int) -> str:
+    """Return the id of the segment of a kind with this number, from 1."""
+    first = f"{base}-reasoning" if kind == "reasoning" else base
+    return first if number == 1 else f"{first}.{number}"
+
+
 def answer_segments(message: JsonObject, base: str) -> list[tuple[str, str, str]]:
-    """Return kind, id and text of the reasoning and of the text of an answer, those that it has."""
-    segments = [
-        ("reasoning", reasoning_id(base), text_of(message, "reasoning")),
-        ("text", base, text_of(message, "text")),
-    ]
-    return [segment for segment in segments if segment[2]]
+    """Return kind, id and text of what an answer says and thinks, in order."""
+    numbers = {"text": 0, "reasoning": 0}
+    segments: list[tuple[str, str, str]] = []
+    for part in message["parts"]:
+        if part["type"] in numbers and part["text"]:
+            numbers[part["type"]] += 1
+            segments.append((part["type"], segment_id(base, part["type"], numbers[part["type"]]), part["text"]))
+    return segments
 
 
-def text_of(message: JsonObject, kind: str) -> str:
-    """Return the text of all parts of a kind."""
-    return "".join(part["text"] for part in message["parts"] if part["type"] == kind)
+def parent_of_calls(message: JsonObject, base: str) -> str:
+    """Return the id of the message that an answer's calls belong to: its last text, or one without words."""
+    texts = [segment for kind, segment, _ in answer_segments(message, base) if kind == "text"]
+    return texts[-1] if texts else base
 
 
 def tool_call(part: JsonObject) -> JsonObject:
@@ -211,8 +220,9 @@ __all__ = [
     "ag_ui_messages",
     "answer_segments",
     "arguments_of",
-    "reasoning_id",
-    "text_of",
+    "parent_of_calls",
+    "role_of",
+    "segment_id",
     "tool_call",
     "tool_messages",
 ]

@@ -9,7 +9,16 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from perdure.streams.ag_ui_messages import Conversation, ag_ui_messages, answer_segments, reasoning_id, tool_call
+from perdure.core.own_events import RESERVED_PREFIXES
+from perdure.streams.ag_ui_messages import (
+    Conversation,
+    ag_ui_messages,
+    answer_segments,
+    parent_of_calls,
+    role_of,
+    segment_id,
+    tool_call,
+)
 
 JsonObject = dict[str, Any]
 
@@ -21,6 +30,7 @@ class _Answer:
     Attributes:
         showing: How often its text began, from 1. Each time needs ids of its own.
         segments: Kind and id of what was begun, in order.
+        number: That of the last of them, as its pieces tell it.
         is_open: The last of them has not ended.
     """
 
@@ -28,13 +38,12 @@ class _Answer:
     attempt: int
     showing: int = 1
     segments: list[tuple[str, str]] = field(default_factory=list)
+    number: int | None = None
     is_open: bool = False
 
     def next_id(self, kind: str) -> str:
         base = self.step_id if self.showing == 1 else f"{self.step_id}~{self.showing}"
-        first = reasoning_id(base) if kind == "reasoning" else base
-        number = sum(1 for other, _ in self.segments if other == kind) + 1
-        return first if number == 1 else f"{first}.{number}"
+        return segment_id(base, kind, sum(1 for other, _ in self.segments if other == kind) + 1)
 
 
 class AgUiWriter:
@@ -64,8 +73,16 @@ class AgUiWriter:
         self.write({"type": "MESSAGES_SNAPSHOT", "messages": self.view.snapshot()})
 
     def custom(self, name: str, value: JsonObject) -> None:
-        """Write an event of our own."""
-        self.write({"type": "CUSTOM", "name": f"perdure.{name}", "value": value})
+        """Write an event that the protocol has no word for."""
+        self.write({"type": "CUSTOM", "name": name, "value": value})
+
+    def told(self, event: JsonObject) -> None:
+        """Write an event of the session: an application's own as it is, ours whole and with our name in front."""
+        prefix, dot, _ = event["type"].partition(".")
+        if dot and prefix not in RESERVED_PREFIXES:
+            self.custom(event["type"], event["payload"])
+        else:
+            self.custom(f"perdure.{event['type']}", event)
 
     # --- steps ------------------------------------------------------------------------------------------------------
 
@@ -89,8 +106,13 @@ class AgUiWriter:
 
     # --- answers ----------------------------------------------------------------------------------------------------
 
-    def delta(self, kind: str, step_id: str, attempt: int, text: str) -> None:
-        """Show a piece of an answer as it comes. `kind`: `text` or `reasoning`."""
+    def delta(self, kind: str, step_id: str, attempt: int, text: str, number: int | None = None) -> None:
+        """Show a piece of an answer as it comes.
+
+        Args:
+            kind: `text` or `reasoning`.
+            number: Of its segment, which tells where the next one begins.
+        """
         answer = self._answer
         if answer is None or answer.step_id != step_id:
             self.take_back()
@@ -98,12 +120,12 @@ class AgUiWriter:
         elif answer.attempt != attempt:
             self.begin_anew(step_id, attempt)
         self.open_step(step_id)
-        if not answer.is_open or answer.segments[-1][0] != kind:
+        if not answer.is_open or (answer.segments[-1][0], answer.number) != (kind, number):
             self._close(answer)
-            segment_id = answer.next_id(kind)
-            answer.segments.append((kind, segment_id))
-            answer.is_open = True
-            self._begin(kind, segment_id, "assistant")
+            begun = answer.next_id(kind)
+            answer.segments.append((kind, begun))
+            answer.number, answer.is_open = number, True
+            self._begin(kind, begun, "assistant")
         self._grow(kind, answer.segments[-1][1], text)
 
     def begin_anew(self, step_id: str, attempt: int) -> None:
@@ -114,7 +136,7 @@ class AgUiWriter:
         answer.attempt = attempt
         self._close(answer)
         if answer.segments:
-            self.view.drop(segment_id for _, segment_id in answer.segments)
+            self.view.drop(shown for _, shown in answer.segments)
             self.snapshot()
             answer.segments = []
             answer.showing += 1
@@ -144,10 +166,12 @@ class AgUiWriter:
             self._complete(answer, wanted)
         else:
             self._close(answer)
-            self._put_right([segment_id for _, segment_id in answer.segments], wanted)
+            self._put_right([shown for _, shown in answer.segments], wanted)
         for part in message["parts"] if whole else ():
             if part["type"] == "tool_call":
-                self._call(tool_call(part), base)
+                self._call(tool_call(part), parent_of_calls(message, base))
+            elif part["type"] == "file":
+                self.custom("perdure.file", {"message_id": message["message_id"], **part})
         return [shown["id"] for shown in whole]
 
     def user(self, message_id: str, text: str) -> None:
@@ -180,16 +204,13 @@ class AgUiWriter:
 
     def _put_right(self, shown: Sequence[str], wanted: Sequence[tuple[str, str, str]]) -> None:
         """Replace what was shown by what is so."""
-        ids = [segment_id for _, segment_id, _ in wanted]
-        kept = [segment_id for segment_id in shown if segment_id in ids]
+        ids = [wanted_id for _, wanted_id, _ in wanted]
+        kept = [shown_id for shown_id in shown if shown_id in ids]
         self.view.drop(shown)
         if kept != ids[: len(kept)]:
             self.snapshot()  # a client leaves what it has at its place, unless that was gone in between
-        self.view.add(
-            {"id": segment_id, "role": "reasoning" if kind == "reasoning" else "assistant", "content": text}
-            for kind, segment_id, text in wanted
-        )
-        self.view.drop(segment_id for segment_id in shown if segment_id not in ids)
+        self.view.add({"id": wanted_id, "role": role_of(kind), "content": text} for kind, wanted_id, text in wanted)
+        self.view.drop(shown_id for shown_id in shown if shown_id not in ids)
         self.snapshot()
 
     def _fits(self, answer: _Answer, wanted: Sequence[tuple[str, str, str]]) -> bool:
@@ -197,10 +218,10 @@ class AgUiWriter:
         if len(answer.segments) > len(wanted):
             return False
         last = len(answer.segments) - 1
-        for number, (shown, (kind, segment_id, text)) in enumerate(zip(answer.segments, wanted, strict=False)):
-            if shown != (kind, segment_id):
+        for number, (shown, (kind, wanted_id, text)) in enumerate(zip(answer.segments, wanted, strict=False)):
+            if shown != (kind, wanted_id):
                 return False
-            seen = self.view.text(segment_id)
+            seen = self.view.text(wanted_id)
             grows = number == last and answer.is_open
             if not (text.startswith(seen) if grows else text == seen):
                 return False
@@ -209,13 +230,13 @@ class AgUiWriter:
     def _complete(self, answer: _Answer, wanted: Sequence[tuple[str, str, str]]) -> None:
         shown = len(answer.segments)
         if answer.is_open:
-            kind, segment_id, text = wanted[shown - 1]
-            self._grow(kind, segment_id, text[len(self.view.text(segment_id)) :])
+            kind, wanted_id, text = wanted[shown - 1]
+            self._grow(kind, wanted_id, text[len(self.view.text(wanted_id)) :])
             self._close(answer)
-        for kind, segment_id, text in wanted[shown:]:
-            self._begin(kind, segment_id, "assistant")
-            self._grow(kind, segment_id, text)
-            self._end(kind, segment_id)
+        for kind, wanted_id, text in wanted[shown:]:
+            self._begin(kind, wanted_id, "assistant")
+            self._grow(kind, wanted_id, text)
+            self._end(kind, wanted_id)
 
     def _call(self, call: JsonObject, parent_id: str) -> None:
         if self.view.has_call(call["id"]):
@@ -228,26 +249,26 @@ class AgUiWriter:
             self.write({"type": "TOOL_CALL_ARGS", **about, "delta": call["function"]["arguments"]})
         self.write({"type": "TOOL_CALL_END", **about})
 
-    def _begin(self, kind: str, segment_id: str, role: str) -> None:
-        about = {"messageId": segment_id}
+    def _begin(self, kind: str, message_id: str, role: str) -> None:
+        about = {"messageId": message_id}
         if kind == "reasoning":
             role = "reasoning"
             self.write({"type": "REASONING_START", **about})
             self.write({"type": "REASONING_MESSAGE_START", **about, "role": role})
         else:
             self.write({"type": "TEXT_MESSAGE_START", **about, "role": role})
-        self.view.begin(segment_id, role)
+        self.view.begin(message_id, role)
 
-    def _grow(self, kind: str, segment_id: str, delta: str) -> None:
+    def _grow(self, kind: str, message_id: str, delta: str) -> None:
         if delta:
             name = "REASONING_MESSAGE_CONTENT" if kind == "reasoning" else "TEXT_MESSAGE_CONTENT"
-            self.write({"type": name, "messageId": segment_id, "delta": delta})
-            self.view.grow(segment_id, delta)
+            self.write({"type": name, "messageId": message_id, "delta": delta})
+            self.view.grow(message_id, delta)
 
-    def _end(self, kind: str, segment_id: str) -> None:
+    def _end(self, kind: str, message_id: str) -> None:
         names = ("REASONING_MESSAGE_END", "REASONING_END") if kind == "reasoning" else ("TEXT_MESSAGE_END",)
         for name in names:
-            self.write({"type": name, "messageId": segment_id})
+            self.write({"type": name, "messageId": message_id})
 
     def _close(self, answer: _Answer) -> None:
         if answer.is_open:

@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
+from perdure import AgentDefinition, function_tool
 from perdure.api import ApiRequest, ApiResponse, handle
 from perdure.models.base import ModelRequest
 from perdure.models.scripted import Reply, ScriptedModel, call, tool_results, user_texts
@@ -121,3 +122,38 @@ def desk_model(chunk: int = 12) -> ScriptedModel:
         return f"You said: {said}"
 
     return ScriptedModel(reply, chunk=chunk)
+
+
+class Desk:
+    """An agent, and the refunds that it has made."""
+
+    def __init__(self, **changes: Any) -> None:
+        self.refunds: list[str] = []
+
+        @function_tool(effect="read")
+        async def look_up(order: str) -> str:
+            """Look an order up."""
+            return f"order {order} is on its way"
+
+        @function_tool(effect="non_idempotent_write")
+        async def refund(order: str) -> str:
+            """Pay back."""
+            self.refunds.append(order)
+            return f"paid {order}"
+
+        given: JsonObject = {
+            "model": desk_model(),
+            "tools": [look_up, refund],
+            "built_in_tools": ["ask_user"],
+        } | changes
+        self.agent = AgentDefinition(name="support", instructions="Help.", **given)
+
+
+async def said_in(stage: Stage, session_id: str = "s-1") -> list[str]:
+    """Return the texts of the users' messages that the session has."""
+    page = await stage.service.messages(LOCAL_CALLER, session_id)
+    return [message["parts"][0]["text"] for message in page["messages"] if message["role"] == "user"]
+
+
+async def read(response: Any) -> list[JsonObject]:
+    return events_of([piece async for piece in response.stream])
