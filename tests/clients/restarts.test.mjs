@@ -6,6 +6,7 @@ import { after, before, describe, it } from "node:test";
 import { Api, assertSame, fresh, range, until } from "./lib/api.mjs";
 import { Listener } from "./lib/listener.mjs";
 import { LINKS, Page, assertWhole } from "./lib/page.mjs";
+import { Runner, assertSameRun } from "./lib/runner.mjs";
 import { Server } from "./lib/server.mjs";
 
 let server;
@@ -21,7 +22,7 @@ after(() => server.close());
 for (const [how, end] of [["killed", () => server.kill()], ["replaced, as by a deployment,", () => server.stop()]]) {
   describe(`a server that is ${how} in the middle of answers`, () => {
     const hold = fresh("hold");
-    const clients = Object.fromEntries([eventSource, chat].map((client) => [client.name, client(fresh(client.name), hold)]));
+    const clients = Object.fromEntries([eventSource, chat, httpAgent].map((client) => [client.name, client(fresh(client.name), hold)]));
 
     before(async () => {
       await Promise.all(Object.values(clients).map((client) => client.begin()));
@@ -82,6 +83,25 @@ function chat(session, hold) {
       assert.equal(open.chat.status, "ready");
       assert.equal(open.texts.length, 1);
       await assertWhole(server, open, wish, "the conversation");
+    },
+  };
+}
+
+function httpAgent(session, hold) {
+  let client;
+  let saying;
+  return {
+    async begin() {
+      client = new Runner(server.url, session);
+      saying = client.say(`talk hold:${hold}`);
+      await until(() => client.texts[0]?.length === 3 * 14, "three pieces");
+    },
+    broken: () => until(() => client.breaks > 0, "a broken connection"),
+    async check() {
+      await saying;
+      assert.equal(client.ended.outcome, "success");
+      assert.equal(client.texts.length, 1);
+      await assertSameRun(server, client, "the conversation");
     },
   };
 }

@@ -9,7 +9,7 @@ import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 
 const HERE = dirname(dirname(fileURLToPath(import.meta.url)));
-const PYTHON = process.env.PERDURE_PYTHON ?? join(HERE, "../../.venv/bin/python");
+export const PYTHON = process.env.PERDURE_PYTHON ?? join(HERE, "../../.venv/bin/python");
 const PATH = [process.env.PYTHONPATH, HERE].filter(Boolean).join(delimiter);
 
 export class Server {
