@@ -172,7 +172,7 @@ async def test_the_page_comes_with_its_type_and_may_load_nothing_from_elsewhere(
     assert response.status_code == 200
     kinds = {"": "text/html", "html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
     assert response.headers["content-type"].split(";")[0] == kinds[path.rpartition(".")[2] if "." in path else ""]
-    assert response.headers["content-security-policy"].startswith("default-src 'self';")
+    assert response.headers["content-security-policy"].startswith("default-src 'none'; script-src 'self';")
     assert "frame-ancestors 'none'" in response.headers["content-security-policy"]
     assert response.headers["x-content-type-options"] == "nosniff"
     assert response.content

@@ -48,6 +48,10 @@ async def _command(options: argparse.Namespace) -> int:
         from perdure.cli.dev import dev
 
         return await dev(options)
+    if options.command == "console":
+        from perdure.cli.console import console
+
+        return console(options)
     if options.command == "chat":
         from perdure.cli.chat import chat
 
@@ -71,6 +75,12 @@ def _parser() -> argparse.ArgumentParser:
     _add_database(dev)
     dev.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     dev.add_argument("--port", type=_port, default=DEFAULT_PORT, help="0 takes a free one (default: %(default)s)")
+
+    hosted = commands.add_parser("console", help="write the console page as static files, for an API elsewhere")
+    hosted.add_argument("--out", required=True, metavar="DIR", help="folder for the files; it is made if need be")
+    hosted.add_argument("--api", required=True, metavar="URL", help="the HTTP API that the page talks to")
+    hosted.add_argument("--stream", metavar="URL", help="where streams are, if the deployment has them")
+    hosted.add_argument("--socket", metavar="URL", help="the WebSocket, if the deployment has one")
 
     commands.add_parser("demo", help="a scripted conversation that is killed in the middle and goes on")
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ipaddress
 from pathlib import Path
-
-from starlette.responses import Response
+from typing import TYPE_CHECKING
 
 from perdure.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
 
 CONSOLE = Path(__file__).parent / "console"
 
@@ -24,9 +27,15 @@ MEDIA_TYPES = {
 }
 """What the console is made of; other files are not served."""
 
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; "
+    "require-trusted-types-for 'script'; trusted-types 'none'; connect-src 'self'"
+)
+"""What the page may do, wherever it is: run and load its own files, make no HTML of any text, talk to its own server."""
+
 HEADERS = {
-    # The page runs its own scripts and talks to its own server; a frame around it could steal an approval's click.
-    "content-security-policy": "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    # A frame around the page could steal an approval's click.
+    "content-security-policy": f"{POLICY}; frame-ancestors 'none'",
     "cache-control": "no-cache",
     "cross-origin-resource-policy": "same-origin",
     "referrer-policy": "no-referrer",
@@ -35,15 +44,33 @@ HEADERS = {
 }
 
 
-def read_pages(folder: Path = CONSOLE) -> dict[str, tuple[bytes, str]]:
+EXPOSED = "data-exposed"
+"""The attribute with which the page says louder that whoever reaches it may do everything."""
+
+
+def read_pages(folder: Path = CONSOLE, *, host: str = "127.0.0.1") -> dict[str, tuple[bytes, str]]:
     """Return content and media type by path: the page itself at `/`, what it loads under `/console/` and `/client/`.
+
+    Args:
+        host: What the development server listens at; the page says so louder when others may reach it.
 
     Raises:
         ConfigurationError: The modules of the client are missing, which the page can't do without.
     """
     pages = {**_files(folder, "/console/"), **_files(client_folder(), "/client/")}
-    pages["/"] = pages.pop("/console/index.html")
+    content, media_type = pages.pop("/console/index.html")
+    if not is_loopback(host):
+        content = content.replace(f'{EXPOSED}="false"'.encode(), f'{EXPOSED}="true"'.encode())
+    pages["/"] = (content, media_type)
     return pages
+
+
+def is_loopback(host: str) -> bool:
+    """Say whether nobody but this machine reaches a server that listens at `host`."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
 
 
 def client_folder(installed: Path = CLIENT, source: Path = CLIENT_SOURCE) -> Path:
@@ -71,4 +98,6 @@ def _files(folder: Path, prefix: str) -> dict[str, tuple[bytes, str]]:
 
 def page_response(content: bytes, media_type: str) -> Response:
     """Return the response for one of the files."""
+    from starlette.responses import Response
+
     return Response(content, headers={**HEADERS, "content-type": media_type})

@@ -11,7 +11,7 @@ import logging
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
 import uvicorn
 from starlette.applications import Starlette
@@ -51,7 +51,7 @@ def create_app(
         sockets: Serves the WebSocket; one on the system's clock by default.
         limits: How many requests may be open at a time; None: those of `Limits`.
     """
-    endpoint = _Endpoint(service, sockets or Sockets(service))
+    endpoint = _Endpoint(service, sockets or Sockets(service), read_pages(host=host))
     app = Starlette(middleware=[Middleware(LocalOnly, host=host), Middleware(OpenRequests, limits=limits)])
     app.router.default = endpoint  # no pattern, which would not take a path with a line break
     app.state.closing = endpoint.closing
@@ -101,10 +101,10 @@ async def serve(
 class _Endpoint:
     """The one place that all requests come to: a page's file, the WebSocket, or the API."""
 
-    def __init__(self, service: Service, sockets: Sockets) -> None:
+    def __init__(self, service: Service, sockets: Sockets, pages: Mapping[str, tuple[bytes, str]]) -> None:
         self._service = service
         self._sockets = sockets
-        self._pages = read_pages()
+        self._pages = pages
         self.closing = asyncio.Event()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
