@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 # The example agent without a key. Files beside it say, at any moment, where its text stops and how its provider fails.
-AGENTS = """
+AGENTS = '''
 import asyncio
 import json
 from dataclasses import replace
@@ -25,6 +25,25 @@ from perdure.models import Reply, ScriptedModel, call, tool_results, user_texts
 from waiting_tools import TOOLS, asked_for
 
 HERE = Path(__file__).parent
+
+EVERYTHING = """# Order
+
+It costs **129.90** euros, see [the order](https://shop.example/7).
+
+| what | how many |
+|------|---------:|
+| boots | 2 |
+
+- sent
+- [x] paid
+
+> Thank *you*.
+
+```py
+print('<b>')
+```
+
+<img src=x onerror=alert(1)> [no](javascript:alert(1))"""
 
 
 class Directed(ScriptedModel):
@@ -44,6 +63,8 @@ def directed(request):
     fault = json.loads((HERE / "fault").read_text())
     if fault:
         raise ModelCallError(**fault)
+    if user_texts(request)[-1] == "Write everything.":
+        return EVERYTHING
     if user_texts(request)[-1] == "Export the orders.":
         return "Exported." if tool_results(request) else Reply(calls=(call("export_orders"),))
     return asked_for(user_texts(request)[-1], tool_results(request)) or reply(request)
@@ -51,7 +72,7 @@ def directed(request):
 
 @function_tool(effect="read")
 def export_orders() -> str:
-    \"\"\"Export all orders.\"\"\"
+    """Export all orders."""
     return "".join(f"order {number:06d}\\n" for number in range(60_000))
 
 
@@ -59,7 +80,7 @@ PIECE = timedelta(milliseconds=20)
 models = {name: Directed(directed, delay=PIECE, model=at) for name, at in [("large", "l-1"), ("small", "s-1")]}
 support = support_agent(models["large"])
 agent = replace(support, models=models, tools=[*support.tools, export_orders, *TOOLS])
-"""
+'''
 
 
 class DevServer:

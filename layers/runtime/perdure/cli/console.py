@@ -13,7 +13,5 @@ def console(options: argparse.Namespace) -> int:
     """Write the page and say what to do with it."""
     folder = Path(options.out)
     files = write_console(folder, Addresses(api=options.api, stream=options.stream, socket=options.socket))
-    say(
-        f"wrote {len(files)} files to {folder}: serve them over https, at an origin that AllowedOrigins of the stack names"
-    )
+    say(f"wrote {len(files)} files to {folder}: serve them over https, at an origin of the stack's AllowedOrigins")
     return 0

@@ -13,7 +13,6 @@ from perdure.embedded.pages import is_loopback
 from perdure.embedded.runtime import open_runtime
 from perdure.embedded.server import create_app, serve
 
-
 OPEN_TO_THIS_MACHINE = "development mode: no authentication. Whoever can use this machine can use every session."
 
 OPEN_TO_OTHERS = """\

@@ -31,7 +31,7 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; "
     "require-trusted-types-for 'script'; trusted-types 'none'; connect-src 'self'"
 )
-"""What the page may do, wherever it is: run and load its own files, make no HTML of any text, talk to its own server."""
+"""What the page may do, wherever it is: load its own files, make no HTML of any text, talk to its own server."""
 
 HEADERS = {
     # A frame around the page could steal an approval's click.
