@@ -2,19 +2,29 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from perdure.api.sse import KEEP_ALIVE
+from perdure.core.head import Head
 from perdure.embedded.runtime import EmbeddedRuntime
-from perdure.streams.ui_chunks import HELD
+from perdure.feed import Feed
+from perdure.service import LOCAL_CALLER
+from perdure.streams.ui_chunks import HELD, UIChunks
+from perdure.streams.ui_requests import Begun
+from perdure.streams.ui_stream import DONE
+from perdure.streams.ui_stream import chunks_of as follow
 from tests.unit.api.builders import Api, Desk
 from tests.unit.api.test_stream_access import waiting
 from tests.unit.api.ui_clients import (
     a_message,
     chatted,
     chunks_of,
+    parsed,
     posted,
     refused,
     resumed,
@@ -23,7 +33,7 @@ from tests.unit.api.ui_clients import (
     types,
     until,
 )
-from tests.unit.embedded.clocks import VirtualClock
+from tests.unit.embedded.clocks import NOON, VirtualClock
 
 
 @pytest.fixture
@@ -55,6 +65,36 @@ async def test_f084_a_quiet_turn_is_broken_by_comments_every_fifteen_seconds(
 
     desk.gate.set()
     assert (await until(stream, "finish"))[-1]["finishReason"] == "stop"
+
+
+async def test_f114_a_stream_whose_token_ends_says_so_and_ends(timed: Api, clock: VirtualClock) -> None:
+    timed.caller = replace(LOCAL_CALLER, until=NOON + timedelta(seconds=10))
+    stream = (await posted(timed, a_message("think"))).stream
+    assert stream is not None
+    await until(stream, "start-step")
+
+    following = asyncio.ensure_future(anext(stream))
+    await waiting(clock, 10)
+    await clock.advance(10)
+    chunks, _ = parsed(await following)
+
+    assert [chunk["type"] for chunk in chunks] == ["finish-step", "finish", "error"]
+    assert "has ended" in chunks[-1]["errorText"]
+    assert [piece async for piece in stream] == [DONE]
+
+
+async def test_a_session_that_is_purged_ends_its_streams() -> None:
+    begun = Begun(session_id="s-1", cursor="", mapping=UIChunks("turn-1"))
+    heads = iter([Head(agent="support"), Head()])
+
+    class Service:
+        async def feed(self, *_: Any, **__: Any) -> Feed:
+            return Feed(items=(), cursor="", head=next(heads))
+
+    pieces = [chunks async for chunks in follow(Service(), LOCAL_CALLER, begun, closing=None)]  # type: ignore[arg-type]
+
+    assert [chunk["type"] for chunk in pieces[-1]] == ["start", "finish", "error"]
+    assert "was purged" in pieces[-1][-1]["errorText"]
 
 
 async def test_a_message_that_waits_is_followed_from_when_its_turn_begins(api: Api, desk: Desk) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from perdure.streams.ui_chunks import UIChunks
+from perdure.streams.ui_chunks import EVENT, UIChunks
 from tests.unit.streams.ui_builders import (
     Log,
     asked,
@@ -23,6 +23,23 @@ from tests.unit.streams.ui_builders import (
 )
 
 JsonObject = dict[str, Any]
+
+
+def test_the_start_of_a_read_is_told_once_though_its_end_tells_of_it_again() -> None:
+    log, mapping = Log(), UIChunks("turn-1")
+    log.commit(*begun())
+    with_calls(log, called("call-2-0"))
+    log.live("tool_call_started", "call-2-0", tool_call_id="call-2-0", tool_name="look")
+    log.commit(
+        event("tool_call_started", "call-2-0", tool_call_id="call-2-0", tool_name="look"), *result("call-2-0", "found")
+    )
+
+    chunks = []
+    for item in log.items:
+        mapping = through_json(mapping)
+        chunks += mapping.take(item)
+
+    assert [c["data"]["type"] for c in chunks if c["type"] == EVENT].count("tool_call_started") == 1
 
 
 def test_arguments_that_are_no_object_are_an_error_of_the_input() -> None:

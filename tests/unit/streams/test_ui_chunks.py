@@ -23,7 +23,7 @@ from tests.unit.streams.ui_builders import (
     types,
     with_calls,
 )
-from tests.unit.streams.ui_turns import an_answer, every_turn
+from tests.unit.streams.ui_turns import a_steered_turn, an_answer, every_turn
 
 JsonObject = dict[str, Any]
 
@@ -95,6 +95,20 @@ def test_a_client_that_lost_its_stream_anywhere_goes_on_exactly_from_the_step_it
         assert MessageReducer(had.message).take_all(chunks) == whole, cut
 
 
+def test_what_was_shown_of_an_answer_that_nobody_kept_is_taken_back_from_every_client() -> None:
+    log = a_steered_turn()
+    followed = MessageReducer()
+    followed.take_all(mapped(log.items))
+    cut_off = MessageReducer()
+    cut_off.take_all(mapped(log.items[:3]))
+
+    exactly = mapped(log.commits, UIChunks("turn-1", from_step=1))
+
+    assert followed.message["parts"] == [{"type": "step-start"}]  # which shows nothing
+    assert exactly == [{"type": "reset-step"}, {"type": "finish", "finishReason": "other"}]
+    assert cut_off.take_all(exactly) == followed.message
+
+
 @every_turn
 def test_every_token_names_the_turn_and_the_steps_of_the_client(turn: Callable[[], Log]) -> None:
     mapping = UIChunks("turn-1")
@@ -148,6 +162,27 @@ def test_a_new_attempt_of_a_step_takes_back_what_the_lost_one_had_shown() -> Non
     assert message_of(chunks)["parts"][1]["text"] == "Hi"
 
 
+def test_what_was_taken_back_live_is_not_taken_back_again_by_the_commit_that_tells_of_it() -> None:
+    log = Log()
+    log.commit(*begun())
+    log.live("text_delta", "model-1-0", text="I was")
+    log.live("attempt_reset", "model-1-0", reason="cut")
+    retry = {"retry_in_ms": 250, "attempt": 1, "reason": "cut"}
+    log.live("model_retry_scheduled", "model-1-0", **retry)
+    log.live("text_delta", "model-1-0", text="Hi")
+    started, used, finished = stepped("model-1-0")
+    told = (event("attempt_reset", "model-1-0", reason="cut"), event("model_retry_scheduled", "model-1-0", **retry))
+    log.commit(started, *told, used, finished, said("message-2-0", text("Hi there")), COMPLETED)
+    mapping = UIChunks("turn-1")
+
+    chunks = [chunk for item in log.items for chunk in mapping.take(item)]
+
+    assert types(chunks).count("reset-step") == 1
+    events = [chunk["data"]["type"] for chunk in chunks if chunk["type"] == EVENT]
+    assert events.count("model_retry_scheduled") == 1
+    assert message_of(chunks)["parts"][1]["text"] == "Hi there"
+
+
 def test_live_text_that_comes_again_or_with_a_gap_never_makes_a_wrong_message() -> None:
     log = Log()
     log.commit(*begun())
@@ -170,6 +205,23 @@ def test_live_text_behind_the_commit_of_its_step_is_left_out() -> None:
     log.live("text_delta", "model-1-0", text="late")
 
     assert mapped(log.items)[-1]["type"] == "tool-input-available"
+
+
+def test_live_text_of_an_attempt_or_a_step_that_is_over_is_left_out() -> None:
+    log, mapping = Log(), UIChunks("turn-1")
+    log.commit(*begun())
+    log.live("text_delta", "model-1-0", text="I was")
+    log.commit(event("attempt_reset", "model-1-0", reason="lost"))
+    lost = log.live("text_delta", "model-1-0", text=" saying")
+    mapped(log.items[:-1], mapping)
+
+    assert mapped([lost], through_json(mapping)) == []
+    joined = log.commit(user("m-2", "now"), event("inbox.joined", message_id="m-2", sequence=2))
+    mapping.take(joined)
+    assert mapped([lost], through_json(mapping)) == []
+    assert types(mapped([log.live("text_delta", "model-1-0", 2, text="Hi")], mapping))[0] == "start-step"
+    late = log.live("text_delta", "model-0-0", text="older")
+    assert mapped([late], through_json(mapping)) == []
 
 
 def test_one_commit_may_end_a_turn_and_begin_the_next_which_is_another_message() -> None:

@@ -118,6 +118,16 @@ def a_failed_turn() -> Log:
     return log
 
 
+def a_steered_turn() -> Log:
+    """The worker dies in its answer, and the turn gives way to a message: nothing of the answer is kept."""
+    log = Log()
+    log.commit(*begun())
+    log.live("model_started", "model-1-0")
+    log.live("text_delta", "model-1-0", text="Once upon a time")
+    log.commit(event("turn_steered", message_count=1, usage={}, steered_message_count=1))
+    return log
+
+
 TURNS = [an_answer, tools_and_approvals, attempts_and_joins, a_stopped_turn, a_failed_turn]
 
 every_turn = pytest.mark.parametrize("turn", TURNS, ids=lambda turn: turn.__name__)
