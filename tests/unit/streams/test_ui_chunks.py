@@ -21,6 +21,7 @@ from tests.unit.streams.ui_builders import (
     text,
     through_json,
     types,
+    user,
     with_calls,
 )
 from tests.unit.streams.ui_turns import a_steered_turn, an_answer, every_turn
