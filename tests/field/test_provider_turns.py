@@ -6,39 +6,24 @@ Time is virtual, and stands still while the client waits for the stub. What a cl
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from perdure import AgentDefinition, function_tool
+from perdure import function_tool
 from perdure.agents.inbox import InboxSettings
 from perdure.agents.tools import FunctionTool
-from perdure.models import ModelRequest, ModelSettings, OpenAIChatModel, StreamItem
+from perdure.models import ModelSettings
 from perdure.service import LOCAL_CALLER
 from perdure.testing.clock import VirtualClock
-from perdure.testing.fixtures import Stage, open_stage, redeployed
+from perdure.testing.fixtures import Stage, redeployed
 from perdure.testing.providers import FaultProvider, HttpError, answer, events, wants
+from tests.field.provider_stage import fragment, on_stage, part
 
 JsonObject = dict[str, Any]
 WAIT = timedelta(seconds=40)
-
-
-class OnStage:
-    """A client whose time with the provider is no time on the stage's clock."""
-
-    def __init__(self, provider: FaultProvider, clock: VirtualClock, **fields: Any) -> None:
-        self.client = OpenAIChatModel("stub-1", base_url=provider.base_url, clock=clock, **fields)
-        self.provider = self.client.provider
-        self.model = self.client.model
-        self._clock = clock
-
-    async def stream(self, request: ModelRequest) -> AsyncIterator[StreamItem]:
-        with self._clock.working():
-            async for item in self.client.stream(request):
-                yield item
 
 
 class Counter:
@@ -63,20 +48,6 @@ class Counter:
 Open = Callable[..., Any]
 
 
-@asynccontextmanager
-async def on_stage(*providers: FaultProvider, tools: Any = (), **fields: Any) -> AsyncIterator[Stage]:
-    """Open a stage whose agent has one model for each provider: `x`, `y`, …; the first is its own."""
-    clock = VirtualClock()
-    async with AsyncExitStack() as stack:
-        clients = {}
-        for name, provider in zip("xyz", providers, strict=False):
-            await stack.enter_async_context(provider)
-            clients[name] = OnStage(provider, clock)
-            stack.push_async_callback(clients[name].client.aclose)
-        agent = AgentDefinition(name="support", models=clients, tools=tools, **fields)
-        yield await stack.enter_async_context(open_stage(agent, clock=clock))
-
-
 async def turn(stage: Stage, text: str = "hi") -> JsonObject:
     """Run one turn; returns its last event."""
     await stage.send(text)
@@ -86,15 +57,6 @@ async def turn(stage: Stage, text: str = "hi") -> JsonObject:
 
 async def set_to(stage: Stage, **settings: Any) -> None:
     await stage.service.update_settings(LOCAL_CALLER, "s-1", settings)
-
-
-def part(*calls: JsonObject, finish: str | None = None) -> JsonObject:
-    choice: JsonObject = {"index": 0, "delta": {"tool_calls": list(calls)} if calls else {}}
-    return {"choices": [choice | ({"finish_reason": finish} if finish else {})]}
-
-
-def fragment(arguments: str, name: str | None = None, **fields: Any) -> JsonObject:
-    return {"function": {"arguments": arguments} | ({"name": name} if name else {})} | fields
 
 
 EMPTY_FRAGMENTS = events(
