@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from perdure.api import ApiResponse
-from perdure.streams.ui_chunks import EVENT, TOKEN
+from perdure.streams.ui_chunks import TOKEN
+from perdure.streams.ui_events import EVENT
 from perdure.streams.ui_reducer import MessageReducer
 from tests.unit.api.builders import JSON, Api, code
 

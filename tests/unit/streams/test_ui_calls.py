@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from perdure.streams.ui_chunks import EVENT, UIChunks
+from perdure.streams.ui_chunks import UIChunks
+from perdure.streams.ui_events import EVENT
 from tests.unit.streams.ui_builders import (
     Log,
     asked,

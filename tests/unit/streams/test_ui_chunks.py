@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from perdure.streams.ui_chunks import EVENT, TOKEN, UIChunks
+from perdure.streams.ui_chunks import TOKEN, UIChunks
+from perdure.streams.ui_events import EVENT
 from perdure.streams.ui_reducer import MessageReducer
 from perdure.streams.ui_token import ResumePlace, read_token
 from tests.unit.streams.ui_builders import (

@@ -173,6 +173,18 @@ def test_a_message_that_joins_the_turn_it_waited_behind_ends_the_wait() -> None:
     assert chunks == [{"type": "finish", "finishReason": "other"}]
 
 
+def test_a_message_that_is_not_seen_to_wait_yet_may_have_ended_what_it_waits_behind() -> None:
+    log, mapping = Log(), UIChunks(None, message_id="m-2")
+    approvals(log)
+    mapped(log.items, mapping)
+    assert not mapping.may_rest
+
+    mapping.take(log.commit(event("message_queued", message_id="m-2", delivery="queue")))
+
+    assert through_json(mapping).may_rest
+    assert types(mapping.rest()) == ["data-agent-event", "finish"]
+
+
 @pytest.mark.parametrize("released", [False, True])
 def test_a_message_behind_a_turn_that_fails_and_holds_is_told_unless_the_hold_is_released(released: bool) -> None:
     log, mapping = Log(), UIChunks(None, message_id="m-2")

@@ -8,7 +8,8 @@ from typing import Any
 
 from perdure.core.cursor import Cursor
 from perdure.feed import Commit, Live
-from perdure.streams.ui_chunks import EVENT, TOKEN, UIChunks
+from perdure.streams.ui_chunks import TOKEN, UIChunks
+from perdure.streams.ui_events import EVENT
 from perdure.streams.ui_reducer import MessageReducer
 
 JsonObject = dict[str, Any]

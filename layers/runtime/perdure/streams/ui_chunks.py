@@ -21,18 +21,15 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from perdure.core.fates import TURN_ENDS
-from perdure.core.ids import version_of
 from perdure.feed import Commit, FeedItem, Live
 from perdure.ports import PROGRESS_GAP
 from perdure.streams.ui_calls import Calls, call_chunk
+from perdure.streams.ui_events import EVENT, as_chunk, is_past, of_model, told
 from perdure.streams.ui_files import ui_file, ui_parts
 from perdure.streams.ui_step import Step
 from perdure.streams.ui_token import resume_token
 
 JsonObject = dict[str, Any]
-
-EVENT = "data-agent-event"
-"""Type of the transient chunk that carries an event which has no chunk of its own."""
 
 TOKEN = "data-agent-resume-token"  # noqa: S105 - no secret
 """Type of the transient chunk that carries the resume token."""
@@ -88,6 +85,7 @@ class UIChunks:
         self.steps = 0
         self._started = False
         self._held = held
+        self._queued = False
         self._past: tuple[str, int] | None = None
         self._step: Step | None = None
         self._calls = Calls(decided=set(decided))
@@ -99,7 +97,7 @@ class UIChunks:
         if self.ended:
             return False
         if self.turn_id is None:
-            return self._held or self._calls.only_people
+            return self._queued and (self._held or self._calls.only_people)
         return not self.keep_open and self._calls.only_people
 
     def take(self, item: FeedItem) -> list[JsonObject]:
@@ -150,7 +148,7 @@ class UIChunks:
         for name in ("turn_id", "message_id", "from_step", "keep_open", "ended"):
             if value := getattr(self, name):
                 state[name] = value
-        state |= {name: True for name in ("started", "held") if getattr(self, f"_{name}")}
+        state |= {name: True for name in ("started", "held", "queued") if getattr(self, f"_{name}")}
         if self._past is not None:
             state["past"] = list(self._past)
         if self._step is not None:
@@ -170,6 +168,7 @@ class UIChunks:
         mapping.ended = state.get("ended", False)
         mapping.steps = state["steps"]
         mapping._started = state.get("started", False)
+        mapping._queued = state.get("queued", False)
         mapping._past = (state["past"][0], state["past"][1]) if "past" in state else None
         mapping._step = Step.restored(state["step"]) if "step" in state else None
         mapping._calls = Calls.restored(state["calls"])
@@ -206,8 +205,10 @@ class UIChunks:
             self._calls, self._held = Calls(), payload.get("held", False)
         elif kind == "hold.released":
             self._held = False
+        elif kind == "message_queued":  # before that, what is read is older than the message, and what it may have done
+            self._queued = self._queued or payload["message_id"] == self.message_id
         elif kind in ("message_removed", "inbox.joined") and payload["message_id"] == self.message_id:
-            self._give_up(_told(event))  # taken back; or part of a turn that has to be shown from its start
+            self._give_up(told(event))  # taken back; or part of a turn that has to be shown from its start
         else:
             self._calls.take(event, outputs)
 
@@ -225,17 +226,17 @@ class UIChunks:
             self._enter(event)
         elif kind == "model_retry_scheduled":
             self._retry(event, self._enter(event))
-        elif kind == "attempt_reset" and _of_model(event):
+        elif kind == "attempt_reset" and of_model(event):
             step = self._enter(event)
             if step is not None and event["step_execution_id"] not in finished:  # else the message tells what it is
                 self._put(*step.reset())
                 step.blind = True
         elif kind == "tool_call_started":
             if self._calls.first_told(event):
-                self._put(_event(event))
+                self._put(as_chunk(event))
         elif kind != "model_finished":
             chunks = self._calls.take(event, outputs)
-            self._put(*([_event(event)] if chunks is None else chunks))
+            self._put(*([as_chunk(event)] if chunks is None else chunks))
 
     def _say(self, said: list[JsonObject]) -> bool:
         """Show the message of a model step; False: there is none."""
@@ -271,9 +272,9 @@ class UIChunks:
         if self.turn_id is None or event.get("turn_id") != self.turn_id:
             return
         kind = event["type"]
-        if not _of_model(event):
+        if not of_model(event):
             if kind != "tool_call_started" or self._calls.first_told(event):
-                self._put(_event(event))
+                self._put(as_chunk(event))
             return
         step = self._enter(event)
         if step is None or not step.follows(event.get("progress_sequence")):
@@ -287,7 +288,7 @@ class UIChunks:
             self._retry(event, step)
         elif kind != "model_started":
             step.blind = kind == PROGRESS_GAP  # what follows was not kept: the commit brings it
-            self._put(_event(event))
+            self._put(as_chunk(event))
 
     # --- steps --------------------------------------------------------------------------------
 
@@ -296,7 +297,7 @@ class UIChunks:
         step_id, attempt = event["step_execution_id"], event.get("attempt", 1)
         step = self._step
         if step is None or step.step_id != step_id:
-            if _is_past(step_id, attempt, self._past) or (step is not None and _is_past(step_id, 0, _place(step))):
+            if is_past(step_id, attempt, self._past) or (step is not None and is_past(step_id, 0, step.place)):
                 return None
             return self._begin(Step(step_id, attempt))
         if attempt < step.attempt or (attempt > step.attempt and step.done):
@@ -320,19 +321,19 @@ class UIChunks:
         if not step.done:
             self._put(*step.reset())
         self._put({"type": "finish-step"})
-        self._past, self._step = _place(step), None
+        self._past, self._step = step.place, None
 
     def _retry(self, event: JsonObject, step: Step | None) -> None:
         """Tell of a wait for a reconnect, which is seen live and committed later."""
         if step is not None and event["payload"]["attempt"] > step.retry:
             step.retry = event["payload"]["attempt"]
-            self._put(_event(event))
+            self._put(as_chunk(event))
 
     # --- the end ------------------------------------------------------------------------------
 
     def _end_of_turn(self, event: JsonObject) -> None:
         kind, payload = event["type"], event["payload"]
-        self._put(_event(event))
+        self._put(as_chunk(event))
         if kind == "turn_completed":
             self._end("stop" if payload.get("reason") in (None, "policy_stop") else "other")
         elif kind == "turn_failed":
@@ -352,8 +353,8 @@ class UIChunks:
         self._put({"type": "finish", "finishReason": reason})
         self.ended = True
 
-    def _give_up(self, told: JsonObject) -> None:
-        self._out += [{"type": EVENT, "data": told, "transient": True}, {"type": "finish", "finishReason": "other"}]
+    def _give_up(self, why: JsonObject) -> None:
+        self._out += [{"type": EVENT, "data": why, "transient": True}, {"type": "finish", "finishReason": "other"}]
         self.ended = True
 
     @property
@@ -370,27 +371,3 @@ class UIChunks:
                 assert self.turn_id is not None, "nothing is shown before the turn is known"
                 self._out.append({"type": "start", "messageId": assistant_id(self.turn_id)})
         self._out += chunks
-
-
-def _place(step: Step) -> tuple[str, int]:
-    return step.step_id, step.attempt
-
-
-def _is_past(step_id: str, attempt: int, past: tuple[str, int] | None) -> bool:
-    """Whether an attempt of a step is not later than one that is over."""
-    if past is None:
-        return False
-    return (version_of(step_id) or 0, attempt) <= (version_of(past[0]) or 0, past[1])
-
-
-def _of_model(event: JsonObject) -> bool:
-    return str(event.get("step_execution_id", "")).startswith("model-")
-
-
-def _told(event: JsonObject) -> JsonObject:
-    """Return an event as others tell it; where it stands is in the resume token."""
-    return {name: value for name, value in event.items() if name != "cursor"}
-
-
-def _event(event: JsonObject) -> JsonObject:
-    return {"type": EVENT, "data": _told(event), "transient": True}

@@ -16,8 +16,9 @@ from perdure.checks import check_message_id
 from perdure.core.cursor import Cursor
 from perdure.errors import InvalidRequestError, NotFoundError, RequestError
 from perdure.feed import Commit, TurnPlace
-from perdure.streams.ui_chunks import EVENT, UIChunks, assistant_id
+from perdure.streams.ui_chunks import UIChunks, assistant_id
 from perdure.streams.ui_decisions import Decision, decisions_of
+from perdure.streams.ui_events import EVENT
 from perdure.streams.ui_files import input_file
 from perdure.streams.ui_token import read_token
 

@@ -58,6 +58,11 @@ class Step:
     segment: int | None = None
     shown: list[ShownText] = field(default_factory=list)
 
+    @property
+    def place(self) -> tuple[str, int]:
+        """Its id and attempt."""
+        return self.step_id, self.attempt
+
     def delta(self, kind: str, text: str, segment: int | None) -> list[JsonObject]:
         """Show a live piece of text; another segment, or another kind than before, begins another part."""
         if not text:
