@@ -58,14 +58,18 @@ async def at_a_terminal(
     monkeypatch: pytest.MonkeyPatch,
     database: Path,
     *,
-    session: str = "s-1",
+    session: str | None = "s-1",
     url: str | None = None,
+    resume: bool = False,
+    agent: str | None = None,
     agents: str = "tests.unit.cli.talkers:agent",
 ) -> AsyncIterator[Person]:
     """Sit down at a terminal in which `perdure chat` runs."""
     master, slave = pty.openpty()
     screen = io.StringIO()
-    options = argparse.Namespace(command="chat", session=session, url=url, agents=agents, db=str(database))
+    options = argparse.Namespace(
+        command="chat", session=session, url=url, agents=agents, db=str(database), resume=resume, agent=agent
+    )
     with open(slave, encoding="utf-8") as keyboard:  # noqa: PTH123, ASYNC230 - a descriptor, and it is open already
         monkeypatch.setattr(sys, "stdin", keyboard)
         monkeypatch.setattr(sys, "stdout", screen)

@@ -84,8 +84,10 @@ def _parser() -> argparse.ArgumentParser:
 
     commands.add_parser("demo", help="a scripted conversation that is killed in the middle and goes on")
 
-    chat = commands.add_parser("chat", help="talk in the terminal; resumes a session")
-    chat.add_argument("session", nargs="?", help="session id (default: a new one)")
+    chat = commands.add_parser("chat", help="talk in the terminal: a new conversation, or one that is named")
+    chat.add_argument("session", nargs="?", help="session id to go on with (default: a new one)")
+    chat.add_argument("--resume", action="store_true", help="go on with the session of the newest activity")
+    chat.add_argument("--agent", metavar="NAME", help="which agent a new session gets (default: the first one)")
     chat.add_argument(
         "--url",
         help="a running server (default: open the database in this process); a stack on AWS wants PERDURE_TOKEN",

@@ -14,13 +14,16 @@ from typing import Any, TypeVar, cast
 from perdure.cli import DEFAULT_AGENTS, DEFAULT_DATABASE
 from perdure.cli.asking import Asking
 from perdure.cli.commands import Commands, command_of
-from perdure.cli.connecting import connected
+from perdure.cli.connecting import Connection, connected
 from perdure.cli.keyboard import Keyboard
+from perdure.cli.leaving import Leave, Switch
+from perdure.cli.onlooker import Onlooker
+from perdure.cli.picking import Picker, newest_sessions, palette_of
 from perdure.cli.printing import next_step, say
 from perdure.cli.turn_view import TurnView
 from perdure.core.ids import is_session_id
 from perdure.errors import InvalidRequestError, RequestError, StoreUnavailableError
-from perdure.session import Session, SessionEvent
+from perdure.session import SessionEvent
 
 T = TypeVar("T")
 
@@ -32,26 +35,52 @@ PATIENCE = (0.5, 1.0, 2.0, 4.0, 8.0)
 """Waits in seconds before a command that got no answer is sent again, under its key: a server's restart."""
 
 
-class _Leave(Exception):  # noqa: N818 - it is no error
-    """The person wants to go."""
+_PARKS = ("timer_started", "tool.awaits_event", "tool_task_started")
+_UNPARKS = ("tool_call_finished", "model_started", "turn_completed", "turn_failed", "turn_cancelled", "turn_steered")
+"""What a call that waits for long begins and ends with, as far as a pipe is concerned."""
 
 
 async def chat(options: argparse.Namespace) -> int:
-    """Talk to one session until the input ends, `/quit`, a Ctrl-C that stops nothing, or SIGTERM."""
-    session_id = options.session or f"chat-{secrets.token_hex(4)}"
-    if not is_session_id(session_id):
+    """Talk until the input ends, `/quit`, a Ctrl-C that stops nothing, or SIGTERM; in a new session if none is named.
+
+    Raises:
+        InvalidRequestError: A session was named that can't be, or both one and the last one.
+    """
+    if options.session is not None and not is_session_id(options.session):
         raise InvalidRequestError("a session id has 1 to 128 characters of A-Z, a-z, 0-9, '.', '_', ':' and '-'")
+    if options.session is not None and options.resume:
+        raise InvalidRequestError("name a session, or take the last one with --resume; not both")
     async with connected(options) as connection:
         with Keyboard(sys.stdin) as keyboard:
-            say(f"session {session_id}. {INTRODUCTION}")
-            conversation = _Conversation(connection.session(session_id), keyboard)
-            with contextlib.suppress(_Leave):
-                await conversation.hold()
+            session_id = options.session or await _last_session(connection, options) or _new_id()
+            introduction = INTRODUCTION
+            while True:
+                say(f"session {session_id}. {introduction}".rstrip())
+                conversation = _Conversation(connection, session_id, options.agent, keyboard)
+                try:
+                    await conversation.hold()
+                except Leave:
+                    break
+                except Switch as to:
+                    conversation.end_line()
+                    session_id, introduction = to.session_id, ""
             if conversation.is_busy and not options.url:
                 say("  (what runs is finished first, for at most 10 s; the rest is taken up next time)")
             conversation.end_line()
             say(f"come back with: {_same_command(session_id, options)}")
     return 0
+
+
+def _new_id() -> str:
+    return f"chat-{secrets.token_hex(4)}"
+
+
+async def _last_session(connection: Connection, options: argparse.Namespace) -> str | None:
+    """Return the session with the newest activity if it is asked for and there is one."""
+    rows = await newest_sessions(connection, most=1) if options.resume else []
+    if options.resume and not rows:
+        say("there is no session to go on with yet: this is a new one")
+    return str(rows[0]["session_id"]) if rows else None
 
 
 def _same_command(session_id: str, options: argparse.Namespace) -> str:
@@ -67,16 +96,21 @@ def _same_command(session_id: str, options: argparse.Namespace) -> str:
 class _Conversation:
     """One session, what is shown of it, and what is asked of the person."""
 
-    def __init__(self, session: Session, keyboard: Keyboard) -> None:
-        self._session = session
+    def __init__(self, connection: Connection, session_id: str, agent: str | None, keyboard: Keyboard) -> None:
+        self._connection = connection
+        self._session = session = connection.session(session_id, agent=agent)
         self._keyboard = keyboard
         self._view = TurnView(session)
         self._commands = Commands(session, self._view, self._carried_out)
         self._asking = Asking(session, self._view, self._carried_out, interactive=keyboard.interactive)
+        self._picker = Picker(connection, session_id, self._view, keyboard, self._taken)
+        self._onlooker = Onlooker(session, self._view)
         self._cursor: str | None = None
         self._turn_id: str | None = None
         self._stopped = False
         self._stuck = False
+        self._parked = False
+        self._input_over = False
 
     @property
     def is_busy(self) -> bool:
@@ -87,10 +121,11 @@ class _Conversation:
         self._view.end_line()
 
     async def hold(self) -> None:
-        """Show what there is, then take turns until the person leaves; that is a `_Leave`.
+        """Show what there is, then take turns until the person leaves; that is a `Leave`.
 
         Raises:
             StoreUnavailableError: There was no answer to begin with.
+            Switch: The person goes on with another session.
         """
         await self._resume()
         while True:
@@ -102,6 +137,7 @@ class _Conversation:
     async def _resume(self) -> None:
         """Show the newest messages, and go on with a turn that was left running or waiting."""
         snapshot = await self._session.snapshot()
+        self._onlooker.place = snapshot["cursor"]
         self._view.transcript(snapshot["messages"])
         self._tell_what_waits(snapshot)
         await self._go_on(snapshot)
@@ -126,20 +162,35 @@ class _Conversation:
                 error = again
 
     async def _take_turns(self) -> None:
-        """Ask for a message or a command, and follow what it starts."""
+        """Ask for a message or a command, and follow what it starts, or what starts by itself meanwhile."""
         text = await self._ask("> ")
-        place = await self._do(text) if text.strip() else None
+        if text is None:
+            await self._onlooker.show()
+            place = self._onlooker.place
+        else:
+            place = await self._do(text) if text.strip() else None
         if place is not None:
             await self._follow(place)
 
     async def _do(self, text: str) -> str | None:
         """Carry out a command or send a message. Returns the cursor from which there is something to follow."""
+        names = palette_of(text)
+        if names is not None:
+            picked = await self._picker.command(names)
+            return await self._do(picked) if picked is not None else None
         command = command_of(text)
         if command is None:
             return await self._commands.send(text)
         name, words = command
-        if name == "stop":
+        if name == "stop" or (name == "interrupt" and not words):
             return await self._stop()
+        if name == "quit":
+            raise Leave
+        if name == "clear":
+            raise Switch(_new_id())
+        if name == "sessions" or (name == "resume" and not await self._is_paused(words)):
+            await self._picker.session(words, named=name == "resume")
+            return None
         if name == "decline":
             await self._asking.decline(words)
             return None
@@ -149,6 +200,9 @@ class _Conversation:
                 self._keyboard.interrupts.get_nowait()
             return None
         return await self._commands.run(name, words)
+
+    async def _is_paused(self, words: str) -> bool:
+        return not words and "paused" in ((await self._session.snapshot())["state"] or {})
 
     async def _go_on(self, snapshot: dict[str, Any]) -> None:
         """Follow the turns that are left, from the place of a snapshot."""
@@ -163,7 +217,7 @@ class _Conversation:
 
     async def _follow(self, cursor: str) -> None:
         """Follow a turn and those that were sent meanwhile, while the person may decide, stop, and send more."""
-        self._cursor, self._stuck = cursor, False
+        self._cursor, self._stuck, self._parked = cursor, False, False
         await self._follow_turn()
         while not self._stuck and await self._has_more():
             await self._follow_turn()
@@ -200,20 +254,24 @@ class _Conversation:
         """Wait for an event, or act on what the person does.
 
         What a person types while a turn runs is another message, never the answer to a question that they have not
-        seen yet; what comes through a pipe is read when it is asked for.
+        seen yet; what comes through a pipe is read when it is asked for, or the turn only waits.
         """
         asking = bool(self._asking)
-        if not (asking or self._keyboard.interactive):
+        from_pipe = not self._keyboard.interactive and not asking
+        if from_pipe and not (self._parked and not self._input_over):
             await self._first(coming)
             return
         if await self._first(coming, self._keyboard.line()) is not self._keyboard.line():
             return
         text = self._taken()
+        if text is None and from_pipe:
+            self._input_over = True  # what waits is followed to its end all the same
+            return
         if text is None or text.strip() == "/quit":
             if asking:
                 self._view.line("left open: it waits for you")
-            raise _Leave
-        if asking and command_of(text) is None:
+            raise Leave
+        if asking and command_of(text) is None and palette_of(text) is None:
             await self._asking.take(text.strip())
         elif text.strip():
             await self._do(text)
@@ -231,17 +289,21 @@ class _Conversation:
             interrupt.cancel()
             leaving.cancel()
         if was_asked_to_leave:
-            raise _Leave
+            raise Leave
         if was_interrupted:
             if self._stopped or self._cursor is None:
-                raise _Leave
+                raise Leave
             await self._stop()
             return None
         return next(future for future in awaited if future.done())
 
     async def _take(self, event: SessionEvent) -> None:
-        self._cursor = event.cursor
+        self._cursor = self._onlooker.place = event.cursor
         self._turn_id = event.turn_id or self._turn_id
+        if event.type in _PARKS:
+            self._parked = True
+        elif event.type in _UNPARKS:
+            self._parked = False
         await self._view.show(event)
         interrupt_id = event.payload.get("interrupt_id")
         if event.type == "interrupt_raised":
@@ -291,15 +353,29 @@ class _Conversation:
                 await self._first(asyncio.ensure_future(asyncio.sleep(wait)))
         return None
 
-    async def _ask(self, prompt: str) -> str:
-        """Return a line that the person types while nothing runs."""
+    async def _ask(self, prompt: str) -> str | None:
+        """Return a line that the person types while nothing runs; None: a turn has begun by itself.
+
+        Args:
+            prompt: Empty: nobody looks for turns.
+        """
         self._cursor = self._turn_id = None
         self._asking.forget()
         self._view.prompt(prompt)
-        await self._first(self._keyboard.line())
+        looking = [asyncio.ensure_future(self._onlooker.begun())] if prompt else []
+        try:
+            came = await self._first(self._keyboard.line(), *looking)
+        finally:
+            for task in looking:
+                task.cancel()
+            if looking:
+                await asyncio.wait(looking)
+        if looking and came is looking[0]:
+            looking[0].result()
+            return None
         text = self._taken()
         if text is None or text.strip() == "/quit":
-            raise _Leave
+            raise Leave
         return text
 
     def _taken(self) -> str | None:

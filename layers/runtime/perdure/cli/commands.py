@@ -6,7 +6,7 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from perdure.cli.printing import next_step, notes_of, shortened
+from perdure.cli.printing import lines_of_status, next_step, notes_of, shortened
 from perdure.cli.turn_view import TurnView
 from perdure.cli.waits import WaitCommands
 from perdure.session import Receipt, Session
@@ -15,13 +15,18 @@ HELP = """\
 /steer TEXT    end the turn at its next safe place, and go on with this
 /inject TEXT   add this to the running turn
 /now TEXT      stop the turn, keep what was shown, and do this before all that waits
-/interrupt TEXT   stop the turn, keep what was shown; this keeps its place behind what waits
+/interrupt TEXT   stop the turn, keep what was shown; this keeps its place behind what waits; alone: as /stop
 /supersede TEXT   stop the turn, let no later prompt have its answer, and do this before all that waits
 /passive TEXT  start nothing; this goes with the next message
 /stop          stop the turn at what you see (Ctrl-C does, too); while it waits to ask again: give up
 /retry         run the failed step again; while it waits to ask again: ask now
 /dismiss       give a failed turn up, and let the messages behind it go on
-/pause /resume let nothing new begin · let it go on
+/pause         let nothing new begin
+/resume [N|ID] let a paused session go on; of any other: pick a session, or go on with this one
+/sessions [TEXT]  pick a session, of those with a text in their id or their words
+/clear         begin a new conversation; this one stays as it is
+/status        what this session does, waits for and has used
+/send KEY TEXT send a message under a key of yours: the same key and text is one message, however often it is sent
 /inbox         what waits, with its numbers
 /edit N TEXT   change a waiting message
 /recall N      take a waiting message back
@@ -34,7 +39,9 @@ HELP = """\
 /decline WHY   do not answer a question
 /edit [JSON]   while an approval is asked: approve it with other arguments (alone: in your EDITOR)
 /settings JSON replace the session's settings; alone: show them
+/help          these lines
 /quit          leave; the session stays
+/              these commands to pick from; with the start of one and Tab, those that begin so
 Any other text is a message. While a turn runs it waits for its own."""
 
 DELIVERIES = {
@@ -54,10 +61,19 @@ _ACCEPTED = {
     "supersede": "stopping, for this; no later prompt has the answer",
     "passive": "it goes with the next message",
 }
-WITH_WORDS = (*DELIVERIES, "edit", "recall", "move", "deliver", "until")
+WITH_WORDS = (
+    *(name for name in DELIVERIES if name != "interrupt"),
+    "edit",
+    "recall",
+    "move",
+    "deliver",
+    "until",
+    "send",
+)
 NAMES = frozenset(
     {
         *WITH_WORDS,
+        *("interrupt", "sessions", "clear", "status"),
         *("stop", "retry", "dismiss", "pause", "resume", "inbox", "settings", "help", "quit"),
         *("waits", "skip", "cancel", "decline"),
     }
@@ -114,21 +130,42 @@ class Commands:
             "until": lambda: self._waits.until(words),
             "cancel": lambda: self._waits.cancel(words),
             "help": self._help,
+            "status": self._status,
+            "send": lambda: self._send_once(words),
         }
         return await run[name]()
 
-    async def send(self, text: str, delivery: str | None = None) -> str | None:
-        """Send a message; say what waits, and for what."""
+    async def send(self, text: str, delivery: str | None = None, own_key: str | None = None) -> str | None:
+        """Send a message; say what waits, and for what.
+
+        Args:
+            own_key: The person's own idempotency key. None: one is made.
+        """
         receipt: Receipt | None = await self._carried_out(
-            lambda key: self._session.send(text, delivery=delivery, idempotency_key=key)
+            lambda key: self._session.send(text, delivery=delivery, idempotency_key=own_key or key)
         )
         if receipt is None:
+            return None
+        if receipt.duplicate:
+            self._say(f"accepted before, as {receipt.message_id}: nothing new was sent")
             return None
         if receipt.turn_id is not None:
             return receipt.cursor
         state = (await self._session.snapshot())["state"]
         self._say(_ACCEPTED.get(receipt.delivered_as, receipt.delivered_as) + _because(state))
         return receipt.cursor if "turn_id" in state else None
+
+    async def _send_once(self, words: str) -> str | None:
+        key, _, text = words.partition(" ")
+        if not text.strip():
+            self._say("/send needs a key of yours and a message: /send order-7 Where is it?")
+            return None
+        return await self.send(text.strip(), own_key=key)
+
+    async def _status(self) -> str | None:
+        for line in lines_of_status(await self._session.snapshot()):
+            self._view.line(f"  {line}")
+        return None
 
     async def _retry(self) -> str | None:
         place = await self._place()

@@ -244,3 +244,28 @@ def print_state(snapshot: JsonObject) -> None:
     for queued in snapshot["inbox"]:
         delivery = queued.get("delivery", "queue")
         say(f"{'queued' if delivery == 'queue' else delivery}{notes_of(queued)}: {shortened(queued['text'])}")
+
+
+def lines_of_status(snapshot: JsonObject) -> list[str]:
+    """Return what a session does, is kept from, waits for and has used, in a few lines."""
+    state = snapshot["state"]
+    if state is None:
+        return [f"session {snapshot['session_id']}: nothing was said yet"]
+    turn = f" · {state['turn_id']}" if "turn_id" in state else f" · {state['turn_count']} turns so far"
+    lines = [f"session {snapshot['session_id']} · agent {snapshot['agent']} · {state['status']}{turn}"]
+    if "last_turn_error" in state:
+        error = state["last_turn_error"]
+        lines.append(f"the last turn failed: {error['code']}: {shortened(error['message'])}")
+    if step := next_step(state):
+        lines.append(step)
+    for item in state.get("waiting_for", []):
+        until = f", until {item['until']}" if "until" in item else ""
+        lines.append(f"waits for {item['kind']} {item['id']}, since {item['since']}{until}")
+    if snapshot["inbox"]:
+        lines.append(f"{len(snapshot['inbox'])} waiting: /inbox")
+    figures = [f"{name} {snapshot['usage'][name]['value']}" for name in _FIGURES if "value" in snapshot["usage"][name]]
+    lines.append(f"{snapshot['usage']['model_calls']} model calls" + "".join(f" · {figure}" for figure in figures))
+    return lines
+
+
+_FIGURES = ("input_tokens", "output_tokens")
