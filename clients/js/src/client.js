@@ -107,6 +107,9 @@ export function createClient(settings) {
       return session;
     },
 
+    /** Whether there is an object of this session. */
+    has: (id) => sessions.has(id),
+
     /** Return a page of your sessions, newest activity first: `{ sessions, next_cursor? }`. */
     list: (query = {}) => api.get("/v1/sessions", query),
 

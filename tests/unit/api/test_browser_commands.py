@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
-from perdure.api import ApiResponse
 from perdure.api.payload_shapes import PAYLOADS
-from tests.unit.api.builders import JSON, Api
+from tests.unit.api.builders import Api
 
 SESSION = "/v1/sessions/s-1"
 
@@ -27,25 +25,18 @@ AUTHORED = {
 """Fields that only the server may fill."""
 
 
-async def post(api: Api, path: str, body: dict[str, Any]) -> ApiResponse:
-    return await api.send("POST", path, body=json.dumps(body).encode(), headers=JSON)
-
-
-async def events(api: Api) -> list[dict[str, Any]]:
-    return json.loads((await api.send("GET", f"{SESSION}/events")).body)["events"]
-
-
 async def test_no_event_can_be_pushed_by_a_client(api: Api) -> None:
-    assert (await post(api, f"{SESSION}/inputs", {"text": "Hello"})).status == 202
-    before = await events(api)
+    assert (await api.post(f"{SESSION}/inputs", {"text": "Hello"}))[0] == 202
+    _, before = await api.get(f"{SESSION}/events")
 
     for kind in PAYLOADS:
         event = {"type": kind, "turn_id": "turn-1", "payload": {"tool_call_id": "call-1-0", "text": "x"}}
         for path in ("events", "messages", "tool-calls/call-1-0/output", "turns/turn-1"):
-            assert (await post(api, f"{SESSION}/{path}", event)).status == 404
-        assert (await post(api, f"{SESSION}/inputs", event)).status == 400
+            assert (await api.post(f"{SESSION}/{path}", event))[0] == 404
+        assert (await api.post(f"{SESSION}/inputs", event))[0] == 400
 
-    assert (await events(api))[: len(before)] == before
+    _, after = await api.get(f"{SESSION}/events")
+    assert after["events"][: len(before["events"])] == before["events"]
 
 
 @pytest.mark.parametrize("field", sorted(AUTHORED))
@@ -54,7 +45,7 @@ async def test_no_event_can_be_pushed_by_a_client(api: Api) -> None:
     [("inputs", {"text": "Hello"}), ("interrupts/call-1-0", {"approved": True}), ("retry", {"retry_id": "r-1"})],
 )
 async def test_no_command_carries_what_the_server_says(api: Api, path: str, body: dict[str, Any], field: str) -> None:
-    reply = await post(api, f"{SESSION}/{path}", {**body, field: AUTHORED[field]})
+    status, reply = await api.post(f"{SESSION}/{path}", {**body, field: AUTHORED[field]})
 
-    assert reply.status == 400
-    assert field in json.loads(reply.body)["error"]["message"]
+    assert status == 400
+    assert field in reply["error"]["message"]
