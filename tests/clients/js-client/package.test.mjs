@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { readdirSync, writeFileSync } from "node:fs";
+import { readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { after, before, it } from "node:test";
 import { fileURLToPath } from "node:url";
@@ -78,6 +78,14 @@ it("is typed: what is right passes, and what is wrong is told", () => {
     // @ts-expect-error
     session.getView().messages[0].nothing;
   `);
+  compile();
+});
+
+it("is used as its README shows", () => {
+  const readme = readFileSync(join(client.folder, "node_modules", "@perdure", "client", "README.md"), "utf8");
+  const examples = [...readme.matchAll(/```ts\n(.*?)```/gs)].map(([, code]) => code);
+  assert.equal(examples.length, 3);
+  examples.forEach((code, index) => writeFileSync(join(client.folder, `readme-${index}.ts`), code));
   compile();
 });
 
