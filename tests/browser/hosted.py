@@ -34,6 +34,10 @@ class Gate(BaseHTTPRequestHandler):
         if token not in self.tokens:
             self._answer(401, b'{"message":"Unauthorized"}', {"content-type": "application/json"})
             return
+        if self.headers["accept"] == "text/event-stream":  # an HTTP API can't stream
+            refusal = b'{"error":{"code":"invalid_request","message":"no streams here","retryable":false}}'
+            self._answer(400, refusal, {"content-type": "application/json"})
+            return
         length = int(self.headers.get("content-length") or 0)
         names = ("accept", "content-type", "idempotency-key")
         headers = {name: self.headers[name] for name in names if name in self.headers}

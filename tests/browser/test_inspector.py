@@ -158,6 +158,25 @@ def test_a_server_that_dies_in_the_middle_is_told_in_the_timeline_once(page: Pag
     expect(timeline(page).last.locator(".attempts > li")).to_contain_text(["attempt 1", "attempt 2"])
 
 
+def test_a_cut_that_lasts_is_counted_down_given_up_and_taken_up_again(page: Page, server: DevServer) -> None:
+    held_in_its_answer(page, server)
+    server.kill()
+    line = page.locator("#link")
+    expect(line).to_contain_text(re.compile(r"can't be reached.*next try (in \d+ s|now)"))
+
+    line.get_by_role("button", name="Stop trying").click()
+    expect(page.locator("#connection")).to_have_text("Not connected")
+    expect(line).to_contain_text("what you see may be old")
+    server.hold("")
+    server.start()
+    line.get_by_role("button", name="Connect now").click()
+
+    expect(page.locator("#connection")).to_have_text("Connected")
+    expect(line).to_be_hidden()
+    expect(answers(page)).to_have_text(["Let me look up order 7 for you.", ABOUT_7])
+    assert shown_twice(page, "Order 7 (walking") == []
+
+
 def test_answers_are_drawn_as_they_are_written_and_never_as_html(page: Page, server: DevServer) -> None:
     say(page, "Write everything.")
     answer = answers(page)

@@ -7,9 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from perdure.api.event_shapes import EventTypes
-from perdure.embedded.pages import CONSOLE
-
 pytestmark = pytest.mark.browser
 
 FOLDER = Path(__file__).parent
@@ -40,10 +37,3 @@ def test_the_pure_modules_of_the_console_pass_their_own_tests() -> None:
     passed = re.search(r"^# pass (\d+)$", ran.stdout, re.MULTILINE)
     assert passed, ran.stdout
     assert int(passed.group(1)) >= 70
-
-
-def test_the_stream_is_asked_for_every_type_of_event_that_there_is() -> None:
-    asked_for = re.search(r"const TYPES = \[(.*?)\];", (CONSOLE / "stream.js").read_text(encoding="utf-8"), re.DOTALL)
-
-    assert asked_for
-    assert set(EventTypes) - set(re.findall(r'"([\w.]+)"', asked_for[1])) == set()

@@ -11,6 +11,7 @@ import { newId } from "./ids.js";
 import { inbox } from "./inbox.js";
 import { inspector } from "./inspector.js";
 import { shortcutKeys } from "./keys.js";
+import { linkView } from "./link_view.js";
 import { wholeOutput } from "./outputs.js";
 import { scheduleForm } from "./schedule_form.js";
 import { scheduleList } from "./schedules.js";
@@ -66,6 +67,10 @@ const field = composer($("composer"), $("composer-hint"), {
 drawInbox.onEmptied(field.focus);
 const waitsLeft = countdown({ role: null, "aria-hidden": "true" });
 $("waiting-for").append(waitsLeft.node);
+const showLink = linkView($("connection"), $("link"), {
+  onRetry: () => session?.retryLink(),
+  onGiveUp: () => session.giveUpLink(),
+});
 const openSchedule = scheduleForm($("schedule"), { onSave: (id, body) => session.schedule(id, body) });
 const drawSchedules = scheduleList($("schedule-list"), {
   onSkip: (id) => session.skipWait(id),
@@ -185,11 +190,6 @@ function showError(message) {
   setText($("error-text"), message ?? "");
 }
 
-function showOnline(isOnline) {
-  setAttribute($("connection"), "data-online", isOnline ? "true" : "false");
-  setText($("connection").firstElementChild, isOnline ? "Connected" : "Reconnecting…");
-}
-
 function announce(text) {
   setText($("announce"), text);
 }
@@ -221,7 +221,7 @@ function open(id) {
   $("settings").close();
   $("schedule").close();
   showError(null);
-  showOnline(false);
+  showLink({ status: "connecting" });
   document.title = `${id} · Perdure console`;
   session = openSession(id, {
     onState(next) {
@@ -229,7 +229,7 @@ function open(id) {
       state = next;
       draw();
     },
-    onOnline: (isOnline) => id === sessionId && showOnline(isOnline),
+    onLink: (link) => id === sessionId && showLink(link),
     onError: (message) => id === sessionId && showError(message),
     onChange: list.soon,
     onEvents: (events) => id === sessionId && inspect.take(events),

@@ -3,9 +3,7 @@
 import { initialState, reduce } from "../client/reducer.js";
 import { ApiError, get, pause, sessionPath } from "./api.js";
 import { commandsOf } from "./commands.js";
-import { NEEDS_TOKEN } from "./config.js";
-import { poll } from "./poll.js";
-import { follow } from "./stream.js";
+import { linkTo } from "./link.js";
 
 const PAGE = 500;
 const GAP_MS = 200;
@@ -27,11 +25,12 @@ const SCHEDULED = /^(schedule\.|wait\.)/;
 const TOLD_BY_WAITS = new Set(["timer", "event", "task", "result"]);
 
 /**
- * Open a session. `onState(state)` is called after each change, `onOnline(bool)` when the stream opens or breaks,
+ * Open a session. `onState(state)` is called after each change, `onLink(state)` when the stream opens or breaks (a state
+ * of `client/connection.js`),
  * `onError(message)` with what the server refused, `onChange()` when the session list may have changed, and
  * `onEvents(events)` with each event that came.
  */
-export function openSession(sessionId, { onState, onOnline, onError, onChange, onEvents }) {
+export function openSession(sessionId, { onState, onLink, onError, onChange, onEvents }) {
   let state = initialState(sessionId);
   let stream = null;
   let closed = false;
@@ -43,8 +42,7 @@ export function openSession(sessionId, { onState, onOnline, onError, onChange, o
   function apply(action) {
     if (closed) return;
     state = reduce(state, action);
-    if (action.type === "event") onEvents([action.event]);
-    if (action.type === "events") onEvents(action.events);
+    if (action.type === "events" || action.type === "stream") onEvents(action.events);
     onState(state);
   }
 
@@ -117,37 +115,51 @@ export function openSession(sessionId, { onState, onOnline, onError, onChange, o
           onError(error.message);
           return;
         }
-        onOnline(false);
+        onLink({ status: "connecting" });
         await pause(700);
       }
     }
   }
 
-  function takeEvent(event) {
-    apply({ type: "event", event });
+  function takeEvents(events, cursor, whole) {
+    apply({ type: whole ? "events" : "stream", events, cursor });
     if (state.gap) {
-      stream.close();
+      stream?.close();
       stream = null;
       fillGap();
       return;
     }
-    if (event.sequence === undefined) return;
-    if (SCHEDULED.test(event.type)) refreshSchedules();
-    if (CHANGES.has(event.type)) {
+    const durable = events.filter(({ sequence }) => sequence !== undefined);
+    if (durable.some(({ type }) => SCHEDULED.test(type))) refreshSchedules();
+    if (durable.some(({ type }) => CHANGES.has(type))) {
       refresh();
       onChange();
     }
   }
 
   function startStream() {
-    stream = (NEEDS_TOKEN ? poll : follow)(sessionPath(sessionId, "events"), {
+    stream = linkTo(sessionId, {
       cursor: () => state.cursor,
-      onEvent: takeEvent,
-      onStatus(online) {
-        onOnline(online);
-        if (online) refresh();
+      onEvents: (events, cursor, whole) => closed || takeEvents(events, cursor, whole),
+      onSnapshot: (snapshot) => apply({ type: "snapshot", snapshot, restart: true }),
+      onCursorRefused: startAnew,
+      onAttached: refresh,
+      onConnection: (link) => closed || onLink(link),
+      onDenied(error) {
+        onLink({ status: "denied" });
+        onError(error.message);
       },
     });
+  }
+
+  // The events behind the cursor are no longer kept: what is stored is shown, and what follows.
+  async function startAnew() {
+    try {
+      apply({ type: "snapshot", snapshot: await get(sessionPath(sessionId)), restart: true });
+      stream?.restart();
+    } catch (error) {
+      onError(error.message);
+    }
   }
 
   // A hidden tab lets its connection go (a browser has six per server) and catches up when it is seen again.
@@ -180,6 +192,8 @@ export function openSession(sessionId, { onState, onOnline, onError, onChange, o
   return {
     ...commands,
     older: () => commands.older(state.nextBefore),
+    retryLink: () => stream?.retryNow(),
+    giveUpLink: () => stream?.giveUp(),
     close() {
       closed = true;
       stream?.close();
