@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -165,7 +166,7 @@ class Course:
 def live_through_everything(harness: LambdaHarness) -> None:
     course = Course(harness)
     DONE.clear()
-    for part in (_api, _model, _tools, _plans, _tasks, _timers, _sweep, _dead_letters, _viewers):
+    for part in (_api, _streams, _model, _tools, _plans, _tasks, _timers, _sweep, _dead_letters, _viewers):
         part(course)
         assert json.dumps([message.queue for message in harness.queues.messages]) == "[]", part
 
@@ -184,6 +185,36 @@ def _api(course: Course) -> None:
     told = course.harness.gateway.hook("told", {"session": "told"}, secret=HOOK_SECRET)
     assert told.status == 202, told.body
     course.harness.settle()
+
+
+def _streams(course: Course) -> None:
+    gateway = course.harness.gateway
+    path = course.crowd()
+    declined = [{"interruptId": interrupt, "status": "cancelled"} for interrupt in course.pending(path)]
+    session_id = path.rsplit("/", 1)[-1]
+    course.fill_tail(path)
+    course.vanish(path)
+    with course.an_answer_is_lost("stream"):
+        run = {"threadId": session_id, "runId": "run-1", "messages": [], "resume": declined}
+        streamed = gateway.stream("POST", "/v1/ag-ui", run, token_seconds=1)
+    assert streamed.status == 200, streamed.text
+    course.end(path)
+    course._sessions += 1
+    session_id = f"s-{course._sessions}"
+    for text in (f"say {HUGE}", "say a lot"):  # the second is answered with as much
+        chat = {"id": session_id, "messages": [{"role": "user", "parts": [{"type": "text", "text": text}]}]}
+        begun = gateway.stream("POST", "/v1/chat", chat, token_seconds=1)
+        course.harness.settle()
+    course.harness.cold_start()
+    token = re.search('"token":"([^"]+)"', begun.text)
+    assert token is not None, begun.text
+    again = {"X-Resume-Token": token[1]}
+    assert HUGE in gateway.stream("GET", f"/v1/chat/{session_id}/stream", token_seconds=1, headers=again).text
+    run = {"threadId": session_id, "runId": "run-2", "messages": [{"id": "m3", "role": "user", "content": "say more"}]}
+    assert gateway.stream("POST", "/v1/ag-ui", run, token_seconds=1).status == 200
+    course.harness.settle()
+    ticket = {"ticket": gateway.http("POST", "/v1/socket-tickets", {}, token_seconds=2).body["ticket"]}
+    assert gateway.stream("GET", f"/v1/sessions/{session_id}/events", token="", query=ticket).status == 200
 
 
 def _model(course: Course) -> None:

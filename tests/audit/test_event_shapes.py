@@ -35,6 +35,7 @@ SHAPES: dict[str, type[BaseModel]] = {
     "socket-disconnect": models.APIGatewayWebSocketDisconnectEventModel,
     "socket-ping": models.APIGatewayWebSocketMessageEventModel,
     "socket-subscribe": models.APIGatewayWebSocketMessageEventModel,
+    "stream-events": models.APIGatewayProxyEventModel,
     "sweep": models.EventBridgeModel,
 }
 
@@ -46,10 +47,14 @@ def test_an_event_has_the_shape_of_its_service(name: str) -> None:
     SHAPES[name].model_validate(event(name))
 
 
-def test_only_the_authorizers_event_has_no_model_and_is_a_connect_event_with_a_type_and_an_arn() -> None:
-    asked = event("socket-authorize")
+def test_only_the_authorizers_events_have_no_model_and_are_requests_with_a_type_and_an_arn() -> None:
+    asked, of_a_stream = event("socket-authorize"), event("authorize-stream")
 
-    assert set(FUNCTIONS) - set(SHAPES) == {"socket-authorize"}
+    assert set(FUNCTIONS) - set(SHAPES) == {"socket-authorize", "authorize-stream"}
+    assert of_a_stream.pop("type") == "REQUEST"
+    assert of_a_stream.pop("methodArn").endswith(":klmno12345/live/GET/v1/sessions/case-42/events")
+    models.APIGatewayProxyEventModel.model_validate(of_a_stream | {"isBase64Encoded": False, "body": None})
+    assert of_a_stream["requestContext"]["resourcePath"] == event("stream-events")["resource"]
     assert asked.pop("type") == "REQUEST"
     assert asked.pop("methodArn").endswith(":fghij67890/live/$connect")
     models.APIGatewayWebSocketConnectEventModel.model_validate(asked | {"isBase64Encoded": False})

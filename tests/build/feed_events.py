@@ -8,12 +8,14 @@ import importlib.util
 import json
 import os
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from perdure.aws import bootstrap
 from perdure.testing.moto import aws_in_process
+from perdure.testing.web_adapter import adapted
 
 ORDER = {
     "api-health": "ApiFunction",
@@ -29,6 +31,8 @@ ORDER = {
     "api-read-session": "ApiFunction",
     "api-resolve-interrupt": "ApiFunction",
     "api-socket-ticket": "ApiFunction",
+    "authorize-stream": "AuthorizeStreamFunction",
+    "stream-events": "StreamFunction",
     "socket-authorize": "AuthorizeFunction",
     "socket-connect": "SocketFunction",
     "socket-subscribe": "SocketFunction",
@@ -47,7 +51,7 @@ def handler_of(function: str) -> Any:
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
-        handlers[function] = module.handler
+        handlers[function] = adapted(module.app, bootstrap.runtime) if hasattr(module, "app") else module.handler
     return handlers[function]
 
 
@@ -62,9 +66,15 @@ with aws_in_process() as aws:
             function_name=function,
             memory_limit_in_mb=1024,
             invoked_function_arn=f"arn:aws:lambda:us-east-1:123456789012:function:{function}",
+            ends_at=datetime.now(UTC) + timedelta(seconds=900),
             aws_request_id="00000000-0000-4000-8000-000000000000",
         )
-        answers[name] = handler_of(function)(event, context)
+        try:
+            answers[name] = handler_of(function)(event, context)
+        except Exception as error:  # what Lambda would tell as the function's error
+            answers[name] = {"errorMessage": str(error)}
+        if "pieces" in answers[name]:
+            answers[name]["pieces"] = [piece.decode() for piece in answers[name]["pieces"]]
 
 came_from = {name: sys.modules[name].__file__ for name in ("perdure", "pydantic", "boto3", "botocore", "agents")}
 print(json.dumps({"answers": answers, "came_from": came_from}))

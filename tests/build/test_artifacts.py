@@ -1,7 +1,7 @@
 """What SAM made of functions and layers: the right files, for the right platform, and handlers that import.
 
-pydantic-core is the one dependency with machine code, built for arm64. Where the tests run on another machine, the
-locked pydantic-core of the development environment stands in for it; everything else comes from the artifacts.
+pydantic-core and cryptography have machine code, built for arm64. Where the tests run on another machine, those of the
+development environment stand in for them; everything else comes from the artifacts.
 """
 
 from __future__ import annotations
@@ -49,8 +49,9 @@ def stand_ins(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     if platform.machine() in ("aarch64", "arm64") and sys.version_info[:2] == (3, 13):
         return folder
     installed = Path(sysconfig.get_paths()["platlib"])
-    for path in installed.glob("pydantic_core*"):
-        (folder / path.name).symlink_to(path)
+    for name in ("pydantic_core*", "cryptography*", "cffi*", "_cffi_backend*"):
+        for path in installed.glob(name):
+            (folder / path.name).symlink_to(path)
     return folder
 
 
@@ -80,8 +81,28 @@ def environment(template: Template) -> dict[str, str]:
 
 def test_every_function_ships_its_handler_and_nothing_else(built: Path, template: Template) -> None:
     for name in template.functions:
-        assert files_below(built / name) == {"app.py"}, name
+        started_by = template.functions[name].get("Handler", "app.handler")
+        assert files_below(built / name) == {"app.py"} | ({started_by} - {"app.handler"}), name
         assert filecmp.cmp(built / name / "app.py", ROOT / "functions" / template.folder(name) / "app.py", False), name
+
+
+def test_what_the_adapter_starts_is_executable_and_runs_the_app_with_the_layers_on_its_path(
+    built: Path, template: Template, stand_ins: Path, environment: dict[str, str], tmp_path: Path
+) -> None:
+    script = built / "StreamFunction" / "run.sh"
+    where = tmp_path / "task"
+    where.mkdir()
+    (where / "app.py").write_text("import sys; print(sys.path[1:3])")
+
+    done = subprocess.run(
+        [script],
+        env={"LAMBDA_TASK_ROOT": str(where), "PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert done.stdout.strip() == str([str(where), "/opt/python"])
 
 
 def test_the_runtime_layer_is_the_package_and_nothing_else(built: Path) -> None:
@@ -113,10 +134,13 @@ def test_the_dependencies_are_those_of_the_lock(built: Path) -> None:
 
 
 def test_machine_code_is_for_the_platform_of_the_functions(built: Path) -> None:
-    native = [path.name for path in (built / "DependenciesLayer").rglob("*.so")]
+    native = list((built / "DependenciesLayer").rglob("*.so"))
 
     assert native
-    assert [name for name in native if not name.endswith(".cpython-313-aarch64-linux-gnu.so")] == []
+    # Bytes 18 and 19 of an ELF file: 183 is AArch64. A name may leave it open (`.abi3.so`).
+    assert [path.name for path in native if path.read_bytes()[18:20] != (183).to_bytes(2, "little")] == []
+    names = (".cpython-313-aarch64-linux-gnu.so", ".abi3.so")
+    assert [path.name for path in native if not path.name.endswith(names)] == []
 
 
 def test_a_function_with_its_layers_fits_into_lambda(built: Path, template: Template) -> None:
@@ -138,7 +162,8 @@ def test_a_handler_imports_from_the_artifacts_alone(
     code = (
         f"import json, sys; sys.path[:0] = {path!r}; sys.dont_write_bytecode = True\n"
         "import app, perdure\n"
-        "print(json.dumps({'callable': callable(app.handler), 'perdure': perdure.__file__}))"
+        "started = getattr(app, 'handler', None) or app.app\n"
+        "print(json.dumps({'callable': callable(started), 'perdure': perdure.__file__}))"
     )
 
     # -S: without the site-packages of the environment that runs the tests; -P: without the working directory.

@@ -26,6 +26,9 @@ pytestmark = pytest.mark.build
 
 REGION = "us-east-1"
 UNKNOWN_TO_MOTO = {
+    "AWS::ApiGateway::Deployment",
+    "AWS::ApiGateway::RestApi",  # it is known, but not every integration of its definition
+    "AWS::ApiGateway::Stage",
     "AWS::ApiGatewayV2::Api",
     "AWS::ApiGatewayV2::Authorizer",
     "AWS::ApiGatewayV2::Integration",
@@ -123,6 +126,25 @@ def test_pages_of_the_allowed_origins_may_use_what_the_api_has(transformed: dict
     assert preflight["Properties"]["AuthorizationType"] == "NONE"
 
 
+def test_the_stream_api_gets_a_deployment_and_a_stage_with_its_limits(transformed: dict[str, Any]) -> None:
+    """moto makes nothing of them; `responseTransferMode` is in no emulator."""
+    resources = transformed["Resources"].values()
+    (api,) = [r["Properties"] for r in resources if r["Type"] == "AWS::ApiGateway::RestApi"]
+    (stage,) = [r["Properties"] for r in resources if r["Type"] == "AWS::ApiGateway::Stage"]
+    deployments = [r for r in resources if r["Type"] == "AWS::ApiGateway::Deployment"]
+
+    assert api["EndpointConfiguration"] == {"Types": ["REGIONAL"]}
+    assert {"responseTransferMode"} <= set(api["Body"]["paths"]["/v1/chat"]["post"]["x-amazon-apigateway-integration"])
+    assert stage["StageName"] == {"Ref": "StageName"}
+    assert len(deployments) == 1
+    (limits,) = stage["MethodSettings"]
+    assert (limits["ResourcePath"], limits["HttpMethod"]) == ("/*", "*")
+    assert (limits["ThrottlingRateLimit"], limits["ThrottlingBurstLimit"]) == (
+        {"Ref": "RequestRate"},
+        {"Ref": "RequestBurst"},
+    )
+
+
 def test_a_deployment_puts_its_tags_on_the_stack() -> None:
     """CloudFormation hands them on to every resource; `tests/e2e/test_resources.py` sees them there."""
     deploying = subprocess.run(
@@ -182,7 +204,7 @@ def test_functions_are_made_with_roles_and_names_in_their_environment(
         role = iam.get_role(RoleName=stack[properties["Role"]["Fn::GetAtt"][0]])["Role"]
         variables = made["Environment"]["Variables"]
 
-        assert (made["Runtime"], made["Handler"]) == ("python3.13", "app.handler"), name
+        assert (made["Runtime"], made["Handler"]) == ("python3.13", properties.get("Handler", "app.handler")), name
         assert made["Timeout"] == properties["Timeout"], name
         assert made["Role"] == role["Arn"], name
         assert stack["SessionsTable"] in variables.values(), name

@@ -117,7 +117,7 @@ def test_every_function_has_its_layers_names_limits_role_and_log(world: World) -
     for name, properties in template.functions.items():
         found = functions.get_function_configuration(FunctionName=world.stack.ids[name])
         variables = found["Environment"]["Variables"]
-        assert (found["Runtime"], found["Handler"]) == ("python3.13", "app.handler"), name
+        assert (found["Runtime"], found["Handler"]) == ("python3.13", properties.get("Handler", "app.handler")), name
         assert (found["Timeout"], found["MemorySize"]) == (properties["Timeout"], properties["MemorySize"]), name
         assert len(found["Layers"]) == len(template.globals["Layers"]), name
         assert set(template.globals["Environment"]["Variables"]) <= set(variables), name

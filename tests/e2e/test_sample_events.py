@@ -31,17 +31,20 @@ def invoked(world: World, event: str) -> Any:
     payload = (ROOT / "events" / f"{event}.json").read_bytes()
     reply = world.stack.client("lambda").invoke(FunctionName=world.stack.ids[function], Payload=payload)
     answer = json.loads(reply["Payload"].read())
-    assert "FunctionError" not in reply, (event, answer)
+    if event != "authorize-stream":  # it refuses by an error, because API Gateway makes a 401 of that
+        assert "FunctionError" not in reply, (event, answer)
     return answer
 
 
 async def test_every_sample_event_is_taken_by_the_function_that_it_is_for(world: World) -> None:
-    order = sorted(FUNCTIONS, key=lambda event: (event not in FIRST, event))
+    # The stream function is a web server behind an adapter that the emulator does not have: test_streams.py runs it.
+    order = sorted(set(FUNCTIONS) - {"stream-events"}, key=lambda event: (event not in FIRST, event))
     answers = {event: await asyncio.to_thread(invoked, world, event) for event in order}
 
     assert {event: answers[event]["statusCode"] for event in STATUSES} == STATUSES
     assert [answers[event] for event in BATCHES] == [{"batchItemFailures": []}] * len(BATCHES)
     assert answers["api-resolve-interrupt"]["statusCode"] in (200, 404, 409), "its interrupt is an example"
+    assert answers["authorize-stream"]["errorMessage"] == "Unauthorized", "its ticket was never issued"
     refused = answers["socket-authorize"]["policyDocument"]["Statement"][0]["Effect"]
     assert refused == "Deny", "its ticket was never issued"
     assert json.loads(answers["socket-ping"]["body"]) == {"type": "pong"}

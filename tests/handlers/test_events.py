@@ -20,6 +20,7 @@ FUNCTIONS = {
     "api-resolve-interrupt": "api",
     "api-send-input": "api",
     "api-socket-ticket": "api",
+    "authorize-stream": "authorize_stream",
     "call-single-attempt-tool": "call_single_attempt_tool",
     "call-tool": "call_tool",
     "cancel-tool-task": "cancel_tool_task",
@@ -32,6 +33,7 @@ FUNCTIONS = {
     "socket-disconnect": "socket",
     "socket-ping": "socket",
     "socket-subscribe": "socket",
+    "stream-events": "stream",
     "sweep": "sweep",
 }
 
@@ -90,6 +92,22 @@ def test_a_viewer_gets_in_with_a_ticket_only_and_is_answered(harness: LambdaHarn
     assert json.loads(handed_over(harness, "socket-subscribe")["body"])["type"] == "subscribed"
     assert json.loads(handed_over(harness, "socket-ping")["body"]) == {"type": "pong"}
     assert handed_over(harness, "socket-disconnect") == {"statusCode": 200}
+
+
+def test_a_reader_gets_what_the_authorizers_context_says_until_the_token_ends(harness: LambdaHarness) -> None:
+    handed_over(harness, "api-send-input")
+
+    streamed = handed_over(harness, "stream-events")
+    text = b"".join(streamed["pieces"]).decode()
+
+    assert (streamed["statusCode"], streamed["broken"]) == (200, False)
+    assert text.index("event: turn_started") < text.index("event: access_denied")
+
+
+def test_a_ticket_that_was_never_issued_opens_no_stream(harness: LambdaHarness) -> None:
+    done = harness.invoke("authorize_stream", event("authorize-stream"))
+
+    assert str(done.error) == "Unauthorized", "the one message that API Gateway makes a 401 of"
 
 
 def test_the_other_requests_are_answered(harness: LambdaHarness) -> None:

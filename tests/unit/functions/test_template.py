@@ -30,6 +30,7 @@ SECRETS = {
 
 COMMITTING = {
     "api",
+    "stream",
     "run_model",
     "call_tool",
     "call_single_attempt_tool",
@@ -75,7 +76,8 @@ def test_functions_run_on_one_platform(template: Template) -> None:
     assert {target(layer) for layer in template.globals["Layers"]} == set(layers)
     for name in layers:
         assert template.resources[name]["Metadata"] == {"BuildMethod": "python3.13", "BuildArchitecture": "arm64"}
-    assert not any({"Runtime", "Architectures", "Layers"} & function.keys() for function in template.functions.values())
+    assert not any({"Runtime", "Architectures"} & function.keys() for function in template.functions.values())
+    assert [name for name, function in template.functions.items() if "Layers" in function] == ["StreamFunction"]
 
 
 def test_every_function_chooses_its_own_time_and_memory(template: Template) -> None:
@@ -95,13 +97,33 @@ def test_every_function_has_a_role_and_a_log_group_of_its_own(template: Template
         assert group["RetentionInDays"] == {"Ref": "LogRetentionDays"}, name
 
 
+OF_THE_ADAPTER = {
+    "AWS_LAMBDA_EXEC_WRAPPER",
+    "AWS_LWA_INVOKE_MODE",
+    "AWS_LWA_READINESS_CHECK_PATH",
+    "AWS_LWA_PORT",
+}
+OWN = {
+    "api": {"STREAM_URL"},
+    "authorize": {"ALLOWED_ORIGINS"},
+    "authorize_stream": {"JWT_ISSUER", "JWT_AUDIENCE"},
+    "stream": {"STREAM_SECONDS", "ALLOWED_ORIGINS"} | OF_THE_ADAPTER,
+}
+"""What only some functions get, besides the places of secrets."""
+
+
 def test_every_function_gets_every_name_that_the_settings_want(template: Template) -> None:
     given = set(template.globals["Environment"]["Variables"])
     wanted = {field.name.upper(): field for field in dataclasses.fields(Settings)}
 
     assert {name for name, field in wanted.items() if field.default is dataclasses.MISSING} <= given
-    assert set(wanted) - given == set(SECRETS)
+    assert set(wanted) - given == set(SECRETS) | {name for names in OWN.values() for name in names} - OF_THE_ADAPTER
     assert given - set(wanted) == {"OPENAI_BASE_URL", "POWERTOOLS_SERVICE_NAME"}
+    assert {
+        template.folder(name): more
+        for name, function in template.functions.items()
+        if (more := set(function.get("Environment", {}).get("Variables", {})) - set(SECRETS))
+    } == OWN
     for variable, (folder, parameter, _) in SECRETS.items():
         own = {
             template.folder(name): function["Environment"]["Variables"][variable]
@@ -292,14 +314,22 @@ def test_nobody_comes_in_without_a_token_a_ticket_or_a_signature(template: Templ
         "$disconnect": "NONE",  # a connection exists only after $connect
         "$default": "NONE",
     }
-    assert not any("AWS::Serverless::" in r["Type"] and r["Type"].endswith("Api") for r in template.resources.values())
+    assert {name for name, r in template.resources.items() if r["Type"] == "AWS::Serverless::Api"} == {"StreamApi"}
 
 
 def test_every_function_behind_an_api_may_be_called_by_that_api_only(template: Template) -> None:
     permissions = template.of_type("AWS::Lambda::Permission")
     sources = {target(p["FunctionName"]): p["SourceArn"]["Fn::Sub"] for p in permissions.values()}
 
-    assert set(sources) == {"ApiFunction", "SocketFunction", "AuthorizeFunction"}
+    assert set(sources) == {
+        "ApiFunction",
+        "SocketFunction",
+        "AuthorizeFunction",
+        "StreamFunction",
+        "AuthorizeStreamFunction",
+    }
+    assert "${StreamApi}/*" in sources["StreamFunction"]
+    assert "${StreamApi}/authorizers/*" in sources["AuthorizeStreamFunction"]
     assert "${HttpApi}/*" in sources["ApiFunction"]
     assert "${SocketApi}/*" in sources["SocketFunction"]
     assert "${SocketApi}/authorizers/${SocketAuthorizer}" in sources["AuthorizeFunction"]
@@ -330,7 +360,12 @@ def test_every_queue_and_function_is_watched(template: Template) -> None:
     assert watched(alarms["DeadLettersAlarm"]) == dead
     assert watched(alarms["DeadLettersStuckAlarm"]) == dead
     assert watched(alarms["OldestMessageAlarm"]) == set(queues) - dead
-    assert watched(alarms["FunctionErrorsAlarm"]) | watched(alarms["SweepErrorsAlarm"]) == functions
+    assert watched(alarms["FunctionErrorsAlarm"]) | watched(alarms["SweepErrorsAlarm"]) | watched(
+        alarms["StreamErrorsAlarm"]
+    ) == functions - {"AuthorizeStreamFunction"}, (
+        "its errors are 401s; what else fails in it is a 5XX of the stream API"
+    )
+    assert '"MetricName": "5XXError"' in written(alarms["StreamErrorsAlarm"])
     assert watched(alarms["FunctionThrottlesAlarm"]) | watched(alarms["StepThrottlesAlarm"]) == functions
     assert alarms["SweepMissingAlarm"]["TreatMissingData"] == "breaching"
 

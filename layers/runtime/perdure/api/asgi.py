@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from perdure.api.messages import ApiRequest, ApiResponse
+from perdure.api.messages import ApiRequest, ApiResponse, StreamBrokenOffError
 from perdure.api.reading import MAX_BODY_BYTES
 
 MAX_DISCARDED_BYTES = 64 * MAX_BODY_BYTES
@@ -60,3 +61,9 @@ def as_sent(response: ApiResponse) -> Response:
     if response.stream is not None:
         return StreamingResponse(response.stream, response.status, headers)
     return Response(response.body, response.status, headers)
+
+
+def is_a_fault(record: logging.LogRecord) -> bool:
+    """Leave out of uvicorn's log that a stream was broken off: it tells of every exception that ends a response."""
+    error = record.exc_info[1] if record.exc_info else None
+    return not isinstance(error, StreamBrokenOffError)

@@ -46,7 +46,6 @@ class Settings:
     model_key_secret_arn: str = ""  # set for functions that call models, if there is such a secret
     webhook_secrets_arn: str = ""  # set for the function that answers the HTTP API, if there is such a secret
     stream_url: str = ""  # set for the functions that answer a request for it
-    stream_api_id: str = ""  # set for the function behind the stream API
     stream_seconds: int = STREAM_SECONDS
     allowed_origins: str = ""  # set for authorizers and for the function behind the stream API; separated by commas
     jwt_issuer: str = ""  # set for the authorizer of the stream API

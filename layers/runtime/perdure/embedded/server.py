@@ -21,8 +21,7 @@ from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from perdure.api import handle
-from perdure.api.asgi import as_sent, read_request
-from perdure.api.messages import StreamBrokenOffError
+from perdure.api.asgi import as_sent, is_a_fault, read_request
 from perdure.embedded.guard import LocalOnly
 from perdure.embedded.limits import Limits, OpenRequests
 from perdure.embedded.pages import page_response, read_pages
@@ -89,7 +88,7 @@ async def serve(
         lifespan="off",
         timeout_graceful_shutdown=DRAIN_SECONDS,
     )
-    logging.getLogger("uvicorn.error").addFilter(_is_a_fault)
+    logging.getLogger("uvicorn.error").addFilter(is_a_fault)
     shown = f"[{host}]" if ":" in host else host
     ready = f"ready http://{shown}:{listener.getsockname()[1]}"
     with listener:
@@ -120,12 +119,6 @@ class _Endpoint:
             read = await read_request(request, closing=self.closing)
             response = await handle(read, self._service, LOCAL_CALLER, tickets=self._sockets.issue)
             await as_sent(response)(scope, receive, send)
-
-
-def _is_a_fault(record: logging.LogRecord) -> bool:
-    """Leave out that a stream was broken off, which uvicorn does for every exception that ends a response."""
-    error = record.exc_info[1] if record.exc_info else None
-    return not isinstance(error, StreamBrokenOffError)
 
 
 class _Server(uvicorn.Server):

@@ -14,12 +14,14 @@ from perdure.testing.virtual_time import LoopClock
 from perdure.webhooks import signature
 
 if TYPE_CHECKING:
+    from perdure.testing.issuer import Issuer
     from perdure.testing.lambda_harness import Invocation
 
 JsonObject = dict[str, Any]
 
 ISSUER = "https://issuer.example.com/"
 METHOD_ARN = "arn:aws:execute-api:us-east-1:123456789012:fghij67890/live/$connect"
+STREAM_URL = "https://klmno12345.execute-api.us-east-1.amazonaws.com/live"
 MAX_FRAME_BYTES = 128 * 1024
 """Largest payload of `PostToConnection`, in bytes (model)."""
 
@@ -30,6 +32,21 @@ class Reply:
 
     status: int
     body: Any
+
+
+@dataclass(frozen=True)
+class Streamed:
+    """A streamed answer, when it is over. `broken`: it was cut off, and not ended."""
+
+    status: int
+    headers: JsonObject
+    pieces: tuple[bytes, ...]
+    broken: bool
+
+    @property
+    def text(self) -> str:
+        """All that came."""
+        return b"".join(self.pieces).decode()
 
 
 @dataclass
@@ -49,9 +66,12 @@ class Gateway:
         during_post: Called before a frame is posted; a test may let something happen right then.
     """
 
-    def __init__(self, invoke: Callable[[str, JsonObject], Invocation], clients: Clients, clock: LoopClock) -> None:
+    def __init__(
+        self, invoke: Callable[[str, JsonObject], Invocation], clients: Clients, clock: LoopClock, issuer: Issuer
+    ) -> None:
         self._invoke = invoke
         self._clock = clock
+        self._issuer = issuer
         self.connections: dict[str, Connection] = {}
         self.posts_to_gone = 0
         self.during_post: Callable[[str], None] = lambda _connection_id: None
@@ -145,6 +165,80 @@ class Gateway:
         if body is not None:
             event["body"] = json.dumps(body)
         return event
+
+    # --- streams ---------------------------------------------------------------------------------------------------
+
+    def stream(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        tenant: str | None = "acme",
+        subject: str = "ann",
+        token: str | None = None,
+        token_seconds: int = 3600,
+        query: dict[str, str] | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> Streamed:
+        """Send a request to the stream API, and take the answer as a whole, when it is over.
+
+        Args:
+            token: None: a good one. Empty: none, so that only a ticket in the query lets it pass.
+        """
+        if token is None:
+            ends = int(self._clock.now().timestamp()) + token_seconds
+            token = self._issuer.token(sub=subject, tenant=tenant, exp=ends)
+        sent = {"Accept": "text/event-stream", "Host": "klmno12345.execute-api.us-east-1.amazonaws.com"}
+        sent |= {"Authorization": f"Bearer {token}"} if token else {}
+        sent |= {"Content-Type": "application/json"} if body is not None else {}
+        event = self.stream_request(method, path, body, query=query or {}, headers=sent | (headers or {}))
+        asked = {name: value for name, value in event.items() if name not in ("body", "isBase64Encoded")}
+        arn = f"arn:aws:execute-api:us-east-1:123456789012:klmno12345/live/{method}{path}"
+        done = self._invoke("authorize_stream", {**asked, "type": "REQUEST", "methodArn": arn})
+        if done.answer is None:
+            refused = str(done.error) == "Unauthorized"
+            return Streamed(401 if refused else 500, {}, (), broken=False)
+        if done.answer["policyDocument"]["Statement"][0]["Effect"] != "Allow":
+            return Streamed(403, {}, (), broken=False)
+        assert all(isinstance(value, str | int | bool) for value in done.answer["context"].values())
+        event["requestContext"]["authorizer"] = {
+            **done.answer["context"],
+            "principalId": done.answer["principalId"],
+            "integrationLatency": 12,
+        }
+        streamed = self._invoke("stream", event).answer
+        if streamed is None:
+            return Streamed(502, {}, (), broken=False)
+        return Streamed(streamed["statusCode"], streamed["headers"], tuple(streamed["pieces"]), streamed["broken"])
+
+    def stream_request(
+        self, method: str, path: str, body: Any, *, query: dict[str, str], headers: dict[str, str]
+    ) -> JsonObject:
+        """Return the event that the REST API makes of a request, before its authorizer was asked."""
+        return {
+            "resource": path,
+            "path": path,
+            "httpMethod": method,
+            "headers": headers,
+            "multiValueHeaders": {name: [value] for name, value in headers.items()},
+            "queryStringParameters": query or None,
+            "multiValueQueryStringParameters": {name: [value] for name, value in query.items()} or None,
+            "pathParameters": None,
+            "stageVariables": None,
+            "requestContext": {
+                "apiId": "klmno12345",
+                "httpMethod": method,
+                "path": f"/live{path}",
+                "resourcePath": path,
+                "stage": "live",
+                "identity": {"sourceIp": "203.0.113.7"},
+                "requestId": "9f3a1f4e-7c1b-4c8e-9d57-2f1e0a6b5c4d",
+                "requestTimeEpoch": int(self._clock.now().timestamp() * 1000),
+            },
+            "body": None if body is None else json.dumps(body),
+            "isBase64Encoded": False,
+        }
 
     # --- WebSocket -----------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ import contextvars
 import importlib.util
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -22,12 +22,15 @@ from perdure.agents.definition import AgentRegistry
 from perdure.aws import bootstrap
 from perdure.aws.bootstrap import Runtime
 from perdure.aws.settings import Settings
+from perdure.aws.tokens import TokenVerifier
 from perdure.ports import Clock
 from perdure.testing import permissions
-from perdure.testing.gateway import Gateway
+from perdure.testing.gateway import STREAM_URL, Gateway
+from perdure.testing.issuer import AUDIENCE, ISSUER, Issuer
 from perdure.testing.moto import AwsInProcess
 from perdure.testing.virtual_queues import Message, Queue, VirtualQueues, VirtualSchedules
 from perdure.testing.virtual_time import LoopClock, SkewedClock, VirtualLoop
+from perdure.testing.web_adapter import adapted
 from perdure.webhooks import Webhook
 
 JsonObject = dict[str, Any]
@@ -37,6 +40,8 @@ TIMEOUTS = {
     "api": 29,
     "socket": 10,
     "authorize": 5,
+    "authorize_stream": 10,
+    "stream": 900,
     "run_model": 900,
     "call_tool": 900,
     "call_single_attempt_tool": 900,
@@ -124,14 +129,16 @@ class LambdaHarness:
     running: str | None = None
 
     def __post_init__(self) -> None:
-        self._settings = Settings.from_environment(self.aws.environment())
+        self.issuer = Issuer(self.clock)
+        known: dict[str, Any] = {"jwt_issuer": ISSUER, "jwt_audience": AUDIENCE, "stream_url": STREAM_URL}
+        self._settings = replace(Settings.from_environment(self.aws.environment()), **known)
         self._current: contextvars.ContextVar[Runtime] = contextvars.ContextVar("container")
         self._warm: dict[str, list[Runtime]] = {}
         self._ids = 0
         self._handlers: dict[str, Handler] = {}
         self.queues = VirtualQueues(self.aws.clients, self.clock, self._make_queues())
         self.schedules = VirtualSchedules(self.aws.clients, self.aws.schedule_group)
-        self.gateway = Gateway(self.invoke, self.aws.clients, self.clock)
+        self.gateway = Gateway(self.invoke, self.aws.clients, self.clock, self.issuer)
         self._next_sweep = self.clock.now() + SWEEP_EVERY
         for watcher in permissions.WATCHERS:
             watcher(self)
@@ -211,6 +218,10 @@ class LambdaHarness:
             webhooks=self.webhooks,
         )
         container.__dict__["loop"] = self._new_loop()
+        if function == "authorize_stream":
+            container.__dict__["tokens"] = TokenVerifier(
+                issuer=ISSUER, audience=[AUDIENCE], clock=container.clock, fetch=self.issuer.fetch
+            )
         return container
 
     def _clock_of(self, function: str) -> Clock:
@@ -248,6 +259,8 @@ class LambdaHarness:
             spec.loader.exec_module(module)
         finally:
             bootstrap.runtime = own
+        if hasattr(module, "app"):
+            return adapted(module.app, self._current.get)
         handler: Handler = module.handler
         return handler
 
