@@ -191,12 +191,15 @@ async def test_a_client_that_asks_for_it_goes_on_in_the_step_it_is_in(api: Api, 
     cut = await until(running.stream, "start-step")
     by_token = await resumed(api, query="?exact=true", x_resume_token=tokens(cut)[-1])
     by_count = await resumed(api, query="?exact=true&steps=1", x_resume_token=tokens(cut)[-1])
+    empty = [await resumed(api, query=f"?exact=true&steps={n}", x_resume_token=tokens(cut)[-1]) for n in (0, -1)]
     desk.gate.set()
 
     for stream in (by_token, by_count):
         chunks = await chunks_of(stream)
         assert types(chunks)[0] == "reset-step"
         assert shown(chunks, shown(cut))["parts"] == [{"type": "step-start"}, {**TEXT, "text": "You said: think"}]
+    for stream in empty:
+        assert types(await chunks_of(stream))[0] == "start"
 
 
 async def test_a_host_that_closes_breaks_the_stream_off_instead_of_ending_it(api: Api) -> None:

@@ -104,7 +104,7 @@ async def resume(
     if place is None:
         place = await service.turn_place(caller, session_id)
     elif known is not None and exact:
-        from_step = known.steps if steps is None else steps
+        from_step = known.steps if steps is None else max(steps, 0)
     if place is None:
         return None
     return Begun(
