@@ -167,11 +167,12 @@ class Reader:
         longest: int | None = None,
     ) -> JsonObject:
         """Return the newest messages of some entries that lie before a sequence: `limit` of them, or `budget` bytes."""
+        kept_from = await self._kept_from(key, head)
         pairs = [
             (message, entry)
             for entry in entries
             for message in entry.messages
-            if before is None or message.sequence < before
+            if message.sequence >= (kept_from or 1) and (before is None or message.sequence < before)
         ]
         pairs = pairs[-limit:]
         inputs = await self._inputs(key, pairs)
@@ -179,9 +180,16 @@ class Reader:
         shown = [public_message(message, entry, inputs, fates) for message, entry in pairs]
         page: JsonObject = {"messages": newest_within(shown, budget, longest)}
         pairs = pairs[len(pairs) - len(page["messages"]) :]
-        if pairs and pairs[0][0].sequence > 1:
+        if pairs and pairs[0][0].sequence > (kept_from or 1):
             page["next_before"] = f"{pairs[0][0].sequence}.{pairs[0][1].version}"
-        return page
+        return page if kept_from is None else page | {"deleted_before": kept_from}
+
+    async def _kept_from(self, key: SessionKey, head: Head) -> int | None:
+        """Return the sequence of the first message that retention has left; None: it has deleted nothing."""
+        if head.deleted_before is None:
+            return None
+        first = await self._first_sequence_from(key, head.deleted_before)
+        return head.message_sequence + 1 if first is None else first
 
     async def _fates(
         self, key: SessionKey, entries: Sequence[Entry], turn_id: str | None, head: Head

@@ -235,6 +235,7 @@ class Snapshot(BaseModel):
     state: State | None
     messages: list[Message]
     next_before: str | None = None
+    deleted_before: int | None = None
     tool_calls: list[ToolCall]
     pending_interrupts: list[Interrupt]
     inbox: list[InboxEntry]
