@@ -43,6 +43,7 @@ INTERLEAVED = events(
 
 async def test_f085_calls_that_overlap_on_the_wire_and_tools_that_talk_at_once_do_not_overlap_in_the_run() -> None:
     together = asyncio.Barrier(2)
+    clocks: list[Any] = []
 
     @function_tool(effect="read")
     async def look(city: str, context: ToolContext) -> str:
@@ -51,10 +52,12 @@ async def test_f085_calls_that_overlap_on_the_wire_and_tools_that_talk_at_once_d
         for word in ("near", "nearer"):
             await together.wait()
             await context.report_progress(f"{city}: {word}")
+            await clocks[0].sleep(1)
         return f"rain in {city}"
 
     provider = FaultProvider([INTERLEAVED, answer("It rains in both.")])
     async with on_stage(provider, tools=[look]) as stage:
+        clocks.append(stage.clock)
         client = AgUiClient(stage)
         ran = await _side_by_side(stage, client.says("weather?"))
 

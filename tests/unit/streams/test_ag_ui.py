@@ -202,6 +202,19 @@ def test_calls_follow_the_text_they_belong_to_and_results_their_calls() -> None:
     assert failure["metadata"] == {"perdure": {"status": "failed"}}
 
 
+def test_a_result_that_is_shown_in_part_says_so() -> None:
+    log = Log()
+    log.commit(*begun())
+    log.commit(said("m-2", called("call-1")), *stepped("model-1"), deferred("call-1"))
+    message, finished = result("call-1", "ra")
+    message["parts"][0] |= {"truncated": True, "bytes": 4}
+    log.commit(message, finished)
+
+    (told_of,) = [e for e in told(log.items, messages=[HI]) if e["type"] == "TOOL_CALL_RESULT"]
+
+    assert told_of["metadata"] == {"perdure": {"truncated": True, "bytes": 4}}
+
+
 def test_a_call_without_a_word_makes_its_message() -> None:
     log = Log()
     log.commit(*begun())

@@ -192,6 +192,7 @@ class _Planner:
             return _Follow(cursor=await self._place(turn_id), turn_id=turn_id) if turn_id else _Follow()
         turn_id = self._turn_with(user.id)
         if turn_id is not None:
+            self._compare(user)
             return _Follow(cursor=await self._place(turn_id), turn_id=turn_id)
         if self._is_queued(user.id):
             await self._release(user.id)
@@ -204,6 +205,17 @@ class _Planner:
             if found is None:
                 raise
             return _Follow(cursor=await self._place(found), turn_id=found)
+
+    def _compare(self, user: AgUiMessage) -> None:
+        """Warn of a message that the client shows with other words than the session has."""
+        held = next(message for message in self._snapshot["messages"] if message["message_id"] == user.id)
+        said = held["parts"][0]
+        if not said.get("truncated") and said["text"] != text_and_files(user)[0]:
+            self._warn(
+                "message_differs",
+                f"message {user.id!r} is on record with another text: send a changed one under an id of its own",
+                message_id=user.id,
+            )
 
     async def _send(self, user: AgUiMessage) -> _Follow:
         text, files, unused = text_and_files(user)

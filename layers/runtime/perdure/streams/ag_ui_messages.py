@@ -101,8 +101,11 @@ def tool_messages(message: JsonObject) -> list[JsonObject]:
             "toolCallId": part["tool_call_id"],
             "content": part["output"],
         }
+        about = {name: part[name] for name in ("truncated", "bytes") if name in part}
         if part["status"] != "succeeded":
-            result["metadata"] = {OUR_METADATA: {"status": part["status"]}}
+            about["status"] = part["status"]
+        if about:
+            result["metadata"] = {OUR_METADATA: about}
         shown.append(result)
     return shown
 

@@ -90,6 +90,14 @@ async def test_a_run_whose_id_was_used_for_another_message_is_refused(client: Ag
     assert (await client.says("bye").refused(runId="run-1"))[:2] == (409, "idempotency_mismatch")
 
 
+async def test_a_message_whose_text_was_changed_is_told_of_and_not_sent_again(client: AgUiClient, stage: Stage) -> None:
+    await client.says("hi").run()
+    client.screen.messages[0]["content"] = "bye"
+
+    assert warnings(await client.run()) == ["message_differs"]
+    assert await said_in(stage) == ["hi"]
+
+
 async def test_two_clients_that_send_the_same_message_at_once_get_one_turn(stage: Stage) -> None:
     one, other = AgUiClient(stage).says("hi"), AgUiClient(stage).says("hi")
 
