@@ -119,7 +119,7 @@ test-faults: $(VENV)/.installed
 
 # ARGS="--test-name-pattern=EventSource" for some of it.
 test-clients: $(VENV)/.installed $(CLIENTS)/node_modules/.installed
-	cd $(CLIENTS) && node_modules/node/bin/node --test --test-concurrency=2 --test-timeout=120000 $(ARGS)
+	cd $(CLIENTS) && node_modules/node/bin/node --test --test-concurrency=2 --test-timeout=180000 $(ARGS)
 
 check: $(VENV)/.installed
 	$(BIN)/ruff format --check $(CHECKED)

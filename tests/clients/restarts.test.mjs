@@ -9,6 +9,12 @@ import { LINKS, Page, assertWhole } from "./lib/page.mjs";
 import { Runner, assertSameRun } from "./lib/runner.mjs";
 import { Server } from "./lib/server.mjs";
 
+const CLIENTS = {
+  "an EventSource": eventSource,
+  "a Chat over HTTP": chat(LINKS.http),
+  "an HttpAgent": httpAgent,
+};
+
 let server;
 let api;
 
@@ -22,7 +28,7 @@ after(() => server.close());
 for (const [how, end] of [["killed", () => server.kill()], ["replaced, as by a deployment,", () => server.stop()]]) {
   describe(`a server that is ${how} in the middle of answers`, () => {
     const hold = fresh("hold");
-    const clients = Object.fromEntries([eventSource, chat, httpAgent].map((client) => [client.name, client(fresh(client.name), hold)]));
+    const clients = Object.fromEntries(Object.entries(CLIENTS).map(([name, client]) => [name, client(fresh("client"), hold)]));
 
     before(async () => {
       await Promise.all(Object.values(clients).map((client) => client.begin()));
@@ -65,25 +71,27 @@ function eventSource(session, hold) {
   };
 }
 
-function chat(session, hold) {
-  const wish = `talk hold:${hold}`;
-  let open;
-  let saying;
-  return {
-    async begin() {
-      open = new Page(LINKS.http, server.url, session);
-      saying = open.say(wish);
-      await until(() => open.texts[0]?.length === 3 * 14, "three pieces");
-    },
-    broken: () => until(() => open.errors.length > 0, "a broken connection"),
-    async check() {
-      await saying;
-      assert.ok(open.finishes[0].isError, "the break was taken for the end of the answer");
-      assert.equal(open.finish.finishReason, "stop");
-      assert.equal(open.chat.status, "ready");
-      assert.equal(open.texts.length, 1);
-      await assertWhole(server, open, wish, "the conversation");
-    },
+function chat(link) {
+  return (session, hold) => {
+    const wish = `talk hold:${hold}`;
+    let open;
+    let saying;
+    return {
+      async begin() {
+        open = new Page(link, server.url, session);
+        saying = open.say(wish);
+        await until(() => open.texts[0]?.length === 3 * 14, "three pieces");
+      },
+      broken: () => until(() => open.errors.length > 0, "a broken connection"),
+      async check() {
+        await saying;
+        assert.ok(open.finishes[0].isError, "the break was taken for the end of the answer");
+        assert.equal(open.finish.finishReason, "stop");
+        assert.equal(open.chat.status, "ready");
+        assert.equal(open.texts.length, 1);
+        await assertWhole(server, open, wish, "the conversation");
+      },
+    };
   };
 }
 

@@ -7,7 +7,7 @@ import { after, before, describe, it } from "node:test";
 import { parseJsonEventStream } from "@ai-sdk/provider-utils";
 import { DefaultChatTransport, readUIMessageStream, uiMessageChunkSchema } from "ai";
 
-import { Api, assertSame, fresh, range } from "./lib/api.mjs";
+import { Api, assertSame, fresh, range, reach } from "./lib/api.mjs";
 import { LINKS, Page, assertWhole } from "./lib/page.mjs";
 import { Proxy } from "./lib/proxy.mjs";
 import { Server } from "./lib/server.mjs";
@@ -40,7 +40,7 @@ async function chunksOf(response) {
 
 function post(session, messages) {
   const body = JSON.stringify({ id: session, trigger: "submit-message", messages });
-  return fetch(`${server.url}/v1/chat`, { method: "POST", headers: { "content-type": "application/json" }, body });
+  return reach(`${server.url}/v1/chat`, { method: "POST", headers: { "content-type": "application/json" }, body });
 }
 
 describe("the UI message stream", { concurrency: true }, () => {

@@ -164,16 +164,16 @@ export function chatSuite(name, link) {
     it("holds the same message wherever the answer to a decision breaks", async () => {
       const pages = await Promise.all(
         range(0, 16).map(async (frames) => {
-          const open = page("refund", { frames: 1e6 }, { frames });
-          if (link === LINKS.socket) return null;
+          const open = page("refund", { frames: 1e6 }, ...(link === LINKS.socket ? [] : [{ frames }]));
           await open.say("refund 7 8");
+          if (link === LINKS.socket) proxy.cut(open.session, frames);
           const [yes, no] = calls(open.message).map((part) => part.approval.id);
           await open.decide([yes, true], [no, false, "no"]);
           return open;
         }),
       );
 
-      for (const [cut, open] of pages.filter(Boolean).entries()) {
+      for (const [cut, open] of pages.entries()) {
         const { tool_calls: kept } = await api.snapshot(open.session);
         assertSame(kept.map((call) => call.status), ["succeeded", "rejected"], `cut at frame ${cut}: the record`);
         assert.equal(open.finish.finishReason, "stop", `cut at frame ${cut}`);
@@ -269,7 +269,7 @@ export function chatSuite(name, link) {
 
     it("shows an answer that is larger than a frame of a WebSocket, uncut and cut", async () => {
       const pages = await Promise.all(
-        [[], [{ frames: 6 }], [{ frames: 2 }, { frames: 4, bytes: 20_000 }]].map(async (faults) => {
+        [[], [{ frames: 6 }], [{ frames: 2 }, { frames: 4, bytes: 40 }]].map(async (faults) => {
           const open = page("large", ...faults);
           await open.say("large");
           return open;

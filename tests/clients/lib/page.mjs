@@ -7,12 +7,11 @@ import { setTimeout as pause } from "node:timers/promises";
 import { Chat } from "@ai-sdk/react";
 import { DefaultChatTransport, WebSocketChatTransport, lastAssistantMessageIsCompleteWithApprovalResponses } from "ai";
 
-import { PATIENCE_MS, assertSame, until } from "./api.mjs";
+import { PATIENCE_MS, assertSame, reach, until } from "./api.mjs";
 
 // A link is how a page reaches its server: it makes the transport of a page from the server's address, or a proxy's.
 export const LINKS = {
   http: {
-    path: "/v1/chat",
     transport: (base, page) =>
       new DefaultChatTransport({
         api: `${base}/v1/chat`,
@@ -22,7 +21,6 @@ export const LINKS = {
   },
   // Goes on in the step where the page is, and keeps what it has.
   exact: {
-    path: "/v1/chat",
     transport: (base, page) =>
       new DefaultChatTransport({
         api: `${base}/v1/chat`,
@@ -36,12 +34,12 @@ export const LINKS = {
       }),
   },
   socket: {
-    path: "/v1/socket",
     transport: (base, page) =>
       new WebSocketChatTransport({
         url: `${base}/v1/socket`,
+        params: () => ticket(base),
         prepareSendMessagesRequest: ({ messages }) => ({ messages: messages.slice(-1) }),
-        prepareReconnectToStreamRequest: () => ({ headers: page.place() }),
+        prepareReconnectToStreamRequest: () => ({ body: page.token === null ? {} : { resume_token: page.token } }),
       }),
   },
 };
@@ -49,6 +47,13 @@ export const LINKS = {
 function sent({ id, trigger, messageId }, messages) {
   const named = messages.find((message) => message.id === messageId);
   return { id, trigger, messageId, messages: [named ?? messages.at(-1)] };
+}
+
+// A ticket opens one connection.
+async function ticket(base) {
+  const headers = { "content-type": "application/json" };
+  const answer = await reach(`${base}/v1/socket-tickets`, { method: "POST", headers, body: "{}" });
+  return { ticket: (await answer.json()).ticket };
 }
 
 // Node tells of a broken body by another message than browsers do.

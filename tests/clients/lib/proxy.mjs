@@ -13,6 +13,8 @@ export class Proxy {
   #target;
   #server;
   #lines = new Map();
+  #cutters = new Map();
+  #sockets = new Set(); // what was upgraded, which the server no longer knows
 
   url = "";
 
@@ -45,8 +47,14 @@ export class Proxy {
     return `${this.url}/${name}`;
   }
 
+  // Breaks the answer that runs through a line now, so many frames from now on. It needs a fault that counts: `{ frames: 1e6 }`.
+  cut(name, frames) {
+    this.#cutters.get(name).breakIn(frames);
+  }
+
   async close() {
     this.#server.closeAllConnections();
+    for (const socket of this.#sockets) socket.destroy();
     await new Promise((resolve) => this.#server.close(resolve));
   }
 
@@ -62,13 +70,19 @@ export class Proxy {
     return this.#lines.get(name)?.shift();
   }
 
+  #cutter(name, fault, endOf) {
+    const cutter = new Cutter(fault, endOf, (frames) => this.frames.set(name, frames));
+    this.#cutters.set(name, cutter);
+    return cutter;
+  }
+
   #answer(incoming, outgoing) {
     const { name, options } = this.#route(incoming);
     const upstream = request({ ...options, agent: false }, (answer) => {
       outgoing.writeHead(answer.statusCode, answer.headers);
       const streams = String(answer.headers["content-type"]).startsWith("text/event-stream");
       const fault = streams ? this.#fault(name) : undefined;
-      const cutter = new Cutter(fault, eventEnd, (frames) => this.frames.set(name, frames));
+      const cutter = this.#cutter(name, fault, eventEnd);
       answer.on("data", (data) => {
         if (data[0] === 0x3a) this.comments.get(name)?.push(String(data).trimEnd());
         for (const piece of cutter.take(data)) outgoing.write(piece);
@@ -92,11 +106,13 @@ export class Proxy {
   #upgrade(incoming, socket, head) {
     const { name, options } = this.#route(incoming);
     const upstream = connect(Number(options.port), options.hostname);
+    this.#sockets.add(socket);
+    socket.on("close", () => this.#sockets.delete(socket));
     const lines = Object.entries(options.headers).map(([field, value]) => `${field}: ${value}\r\n`);
     upstream.write(`GET ${options.path} HTTP/1.1\r\n${lines.join("")}\r\n`);
     upstream.write(head);
     const fault = this.#fault(name);
-    const cutter = new Cutter(fault, webSocketEnd, (frames) => this.frames.set(name, frames));
+    const cutter = this.#cutter(name, fault, webSocketEnd);
     let greeting = Buffer.alloc(0);
     let upgraded = false;
     upstream.on("data", (data) => {
@@ -138,6 +154,10 @@ class Cutter {
     this.#endOf = endOf;
     this.#counted = counted;
     this.#left = fault?.frames ?? Infinity;
+  }
+
+  breakIn(frames) {
+    this.#left = frames;
   }
 
   take(data) {
