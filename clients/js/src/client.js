@@ -59,6 +59,11 @@ export function createClient(settings) {
     return { ...link.follow(sessionId, follower), retryNow, giveUp, get state() { return link.state; } };
   }
 
+  // There is a network again: no need to wait for the next try.
+  const deaf = environment.whenOnline(() => {
+    for (const session of sessions.values()) if (session.connection.status === "waiting") session.retryNow();
+  });
+
   function collect(session) {
     stay(session);
     const forget = () => {
@@ -115,6 +120,7 @@ export function createClient(settings) {
 
     /** Close every session and the connection. */
     close() {
+      deaf();
       for (const cancel of idle.values()) cancel();
       idle.clear();
       for (const session of sessions.values()) session.close();

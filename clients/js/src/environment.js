@@ -2,7 +2,8 @@
 
 /**
  * Return `given` with what is missing: `now()` in milliseconds, `after(ms, run)` that returns how to cancel it,
- * `random()` from 0 to 1, and `newKey()` for idempotency keys that nobody else makes.
+ * `random()` from 0 to 1, `newKey()` for idempotency keys that nobody else makes, and `whenOnline(run)`, which returns how to
+ * hear no longer that there is a network again.
  */
 export function environmentOf(given = {}) {
   return {
@@ -13,6 +14,10 @@ export function environmentOf(given = {}) {
       return () => clearTimeout(timer);
     },
     random: () => Math.random(),
+    whenOnline(run) {
+      globalThis.addEventListener?.("online", run);
+      return () => globalThis.removeEventListener?.("online", run);
+    },
     newKey: () => globalThis.crypto.randomUUID(),
     ...given,
   };

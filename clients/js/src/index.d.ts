@@ -96,6 +96,7 @@ export interface Environment {
   after(ms: number, run: () => void, options?: { background?: boolean }): () => void;
   random(): number;
   newKey(): string;
+  whenOnline(run: () => void): () => void;
 }
 
 export function createClient(settings: ClientSettings): Client;

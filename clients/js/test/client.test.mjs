@@ -102,6 +102,20 @@ for (const transport of TRANSPORTS) {
   });
 }
 
+test("a network that is back is tried at once", async () => {
+  const { server, time, session, client } = await watched(vector("turn"));
+  server.up = false;
+  server.cut();
+  await time.pass(20_000);
+  server.up = true;
+  time.isOnline();
+  await settled();
+
+  assert.equal(session.connection.status, "open");
+  client.close();
+  assert.equal(time.heardBy, 0);
+});
+
 test("who may not see a session is told so, and nothing is tried again", async () => {
   const { server, time, session, client } = opened(vector("turn"));
   const fetch = async () => new Response(JSON.stringify({ error: { code: "session_not_found", message: "there is no session", retryable: false } }), { status: 404 });
@@ -227,6 +241,24 @@ test("streams and sockets are where the deployment says", async () => {
   assert.equal(server.sockets[0].address, "ws://sockets/v1?ticket=t-1");
 });
 
+test("an event that never comes is left out, and what it changed is read", async () => {
+  const { actions } = vector("turn");
+  const lossy = actions.filter(({ event }) => event?.sequence !== 2);
+  const { server, time, session } = await watched({ actions: lossy });
+  for (let told = 0; told < 7; told += 1) {
+    server.tell();
+    await settled();
+  }
+  await time.pass(5000);
+
+  assert.equal(text({ session }), "Where is order 7?|It is on its way.");
+  assert.equal(session.getView().messages.at(-1).origin, "stored");
+  assert.equal(session.getState().gap, null);
+  const requests = server.requests.length;
+  await time.pass(60_000);
+  assert.equal(server.requests.length, requests, "it has come to rest");
+});
+
 // --- sessions ---------------------------------------------------------------------------------
 
 test("a session is one object for everybody, is followed once, and is collected when nobody has listened for a while", async () => {
@@ -304,6 +336,19 @@ test("a lost answer is never sent again by itself, and counts once when it is", 
   assert.deepEqual(keys, ["key-1", "key-1"]);
   assert.equal(shown(all).messages.length, 1);
 });
+
+for (const transport of TRANSPORTS) {
+  test(`an answer over ${transport} that says that nobody knows is none`, async () => {
+    const { server, session } = await watched(vector("turn"), { transport });
+    server.answer = () => ({ status: 503, body: { error: { code: "store_unavailable", message: "the store gave no answer", retryable: true } } });
+    const error = await session.actions.pause().catch((failure) => failure);
+    assert.ok(error instanceof UnsettledError);
+    assert.equal(error.cause.code, "store_unavailable");
+
+    server.answer = () => ({ status: 429, body: { error: { code: "too_many_requests", message: "later", retryable: true } } });
+    await assert.rejects(session.actions.pause(), { code: "too_many_requests", retryable: true });
+  });
+}
 
 test("a caller's own key goes out as it is", async () => {
   const { server, session } = await watched({ actions: [] });

@@ -8,7 +8,13 @@ export function fakeTime() {
   let now = 0;
   let timers = [];
   let keys = 0;
+  const online = new Set();
   return {
+    whenOnline: (run) => (online.add(run), () => online.delete(run)),
+    get heardBy() {
+      return online.size;
+    },
+    isOnline: () => online.forEach((run) => run()),
     now: () => now,
     random: () => 0,
     newKey: () => `key-${(keys += 1)}`,
@@ -77,12 +83,13 @@ export function fakeServer(recorded = { actions: [] }) {
   return server;
 
   function versionOf(count) {
-    return Math.max(1, ...events.slice(0, count).map(({ version }) => version ?? 0));
+    return Math.max(0, ...events.slice(0, count).map(({ version }) => version ?? 0));
   }
 
   // What a viewer gets that stands at a cursor: live events only of steps that still run.
   function after(cursor) {
-    const at = events.findIndex((event) => event.cursor === cursor);
+    const behind = /^c(\d+)\.$/.exec(cursor); // a snapshot's cursor
+    const at = behind ? events.findLastIndex(({ version }) => version <= Number(behind[1])) : events.findIndex((event) => event.cursor === cursor);
     const ended = new Set(events.slice(0, server.told).filter(isEnd).map(({ step_execution_id: step }) => step));
     return events.slice(at + 1, server.told).filter((event) => event.sequence !== undefined || !ended.has(event.step_execution_id));
   }
@@ -100,6 +107,8 @@ export function fakeServer(recorded = { actions: [] }) {
     if (!server.up) throw new TypeError("fetch failed");
     if (method === "GET" && pathname === SESSION) return json(200, await server.snapshot());
     if (method === "GET" && pathname === `${SESSION}/events`) return stream(searchParams.get("after"), signal);
+    const started = events.findIndex(({ type, turn_id: id }) => type === "turn_started" && pathname === `${SESSION}/turns/${id}`);
+    if (started >= 0) return json(200, { cursor: events[started - 1]?.cursor ?? "c0" });
     if (method === "GET") return json(404, { error: { code: "not_found", message: "there is no such thing", retryable: false } });
     if (pathname === "/v1/socket-tickets") {
       return server.tickets ? json(200, { ticket: "t-1" }) : json(404, { error: { code: "not_found", message: "no sockets", retryable: false } });
