@@ -3,15 +3,9 @@
 from perdure.api.lambda_host import Places, api_handler
 from perdure.aws.bootstrap import runtime
 from perdure.aws.sockets import ticket_issuer
-from perdure.service import Service
 
 handler = api_handler(
-    lambda: Service(
-        runtime().deps,
-        authorize=runtime().authorize,
-        webhooks=runtime().webhooks,
-        webhook_secret=runtime().webhook_secret,
-    ),
+    lambda: runtime().service,
     tenant_claim=runtime().settings.tenant_claim,
     tickets=ticket_issuer(runtime),
     run=lambda work: runtime().run(work),

@@ -18,7 +18,9 @@ from botocore.exceptions import ReadTimeoutError
 
 from perdure.aws.items import record_of, tail_size
 from perdure.aws.limits import MAX_TAIL_BYTES
+from perdure.testing.gateway import Gateway
 from perdure.testing.lambda_harness import Crash, LambdaHarness
+from tests.audit.by_socket import by_socket
 from tests.audit.course_agents import CROWD, DONE, HOOK, HOOK_SECRET, HUGE, SOON, agents
 
 
@@ -48,9 +50,9 @@ class Course:
     def vanish(self, path: str) -> None:
         """Subscribe a viewer and let it go without a word, so that the next one to tell it something finds out."""
         gateway = self.harness.gateway
-        viewer = gateway.connect(gateway.http("POST", "/v1/socket-tickets", {}).body["ticket"])
+        viewer = gateway.connect(Gateway.http(gateway, "POST", "/v1/socket-tickets", {}).body["ticket"])
         assert viewer is not None
-        gateway.send(viewer, {"type": "subscribe", "session_id": path.rsplit("/", 1)[-1]})
+        gateway.send(viewer, {"type": "attach", "session_id": path.rsplit("/", 1)[-1]})
         gateway.disconnect(viewer, noticed=False)
 
     def pending(self, path: str) -> list[str]:
@@ -166,14 +168,26 @@ class Course:
 def live_through_everything(harness: LambdaHarness) -> None:
     course = Course(harness)
     DONE.clear()
-    for part in (_api, _streams, _model, _tools, _plans, _tasks, _timers, _sweep, _dead_letters, _viewers):
+    for part in (_api, _socket, _streams, _model, _tools, _plans, _tasks, _timers, _sweep, _dead_letters, _viewers):
         part(course)
         assert json.dumps([message.queue for message in harness.queues.messages]) == "[]", part
 
 
 def _api(course: Course) -> None:
+    _commands(course, "api")
+    told = course.harness.gateway.hook("told", {"session": "told"}, secret=HOOK_SECRET)
+    assert told.status == 202, told.body
+    course.harness.settle()
+
+
+def _socket(course: Course) -> None:
+    with by_socket(course.harness):
+        _commands(course, "socket")
+
+
+def _commands(course: Course, function: str) -> None:
     path = course.crowd()
-    with course.an_answer_is_lost("api"):
+    with course.an_answer_is_lost(function):
         first, *_ = course.pending(path)
         course.harness.gateway.http("POST", f"{path}/interrupts/{first}", {"approved": False})
     course.end(path)
@@ -182,9 +196,6 @@ def _api(course: Course) -> None:
     course.harness.cold_start()
     course.harness.gateway.http("GET", path)
     course.harness.gateway.http("GET", "/v1/sessions")
-    told = course.harness.gateway.hook("told", {"session": "told"}, secret=HOOK_SECRET)
-    assert told.status == 202, told.body
-    course.harness.settle()
 
 
 def _streams(course: Course) -> None:
@@ -354,5 +365,5 @@ def _viewers(course: Course) -> None:
     gateway = course.harness.gateway
     viewer = gateway.connect(gateway.http("POST", "/v1/socket-tickets", {}).body["ticket"])
     assert viewer is not None
-    gateway.send(viewer, {"type": "subscribe", "session_id": f"s-{course._sessions}"})
+    gateway.send(viewer, {"type": "attach", "session_id": f"s-{course._sessions}"})
     gateway.disconnect(viewer)

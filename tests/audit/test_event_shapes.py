@@ -34,7 +34,7 @@ SHAPES: dict[str, type[BaseModel]] = {
     "socket-connect": models.APIGatewayWebSocketConnectEventModel,
     "socket-disconnect": models.APIGatewayWebSocketDisconnectEventModel,
     "socket-ping": models.APIGatewayWebSocketMessageEventModel,
-    "socket-subscribe": models.APIGatewayWebSocketMessageEventModel,
+    "socket-attach": models.APIGatewayWebSocketMessageEventModel,
     "stream-events": models.APIGatewayProxyEventModel,
     "sweep": models.EventBridgeModel,
 }

@@ -19,7 +19,6 @@ from perdure.aws import keys
 from perdure.aws import limits as of_aws
 from perdure.aws.progress import ProgressLog
 from perdure.aws.results import DynamoDBResults
-from perdure.aws.subscriptions import Subscriptions
 from perdure.aws.table import Table
 from perdure.core import limits as of_core
 from perdure.core.expected import sweep_due_at
@@ -180,16 +179,6 @@ async def test_a_progress_event_of_64_kb_is_kept_and_a_larger_one_left_out(table
         await progress.append(KEY, "model-1-0", 1, [LiveEvent(type="text_delta", at=NOON, payload={"text": text})])
 
     assert [event.payload["text"] for event in await progress.read(KEY, "model-1-0", 1, 0)] == [longest]
-
-
-async def test_a_subscription_is_kept_for_three_hours(table: Table, clock: SteppingClock) -> None:
-    subscriptions = Subscriptions(table, clock)
-    await subscriptions.add(KEY, "c1")
-
-    clock.advance(of_aws.SUBSCRIPTION_TTL - timedelta(milliseconds=1))
-    assert len(await subscriptions.of_session(KEY, strong=True)) == 1
-    clock.advance(timedelta(milliseconds=1))
-    assert len(await subscriptions.of_session(KEY, strong=True)) == 0
 
 
 # --- what we say, everywhere -----------------------------------------------------------------------------------------

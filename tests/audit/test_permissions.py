@@ -8,12 +8,21 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
+import re
 from pathlib import Path
 
 import pytest
 from botocore.exceptions import ClientError
 
+from perdure.aws.keys import session_key
 from perdure.aws.model_key import KEY_VARIABLE
+from perdure.aws.tickets import TicketHolder
+from perdure.core.cursor import Cursor
+from perdure.core.entries import Actor
+from perdure.ports import SessionKey
+from perdure.streams.delivery import Attachment
+from perdure.testing.gateway import Connection
 from perdure.testing.lambda_harness import LambdaHarness
 from perdure.testing.permissions import Grant, Use, Watch
 from tests.audit.course_agents import HOOK_SECRETS
@@ -25,9 +34,31 @@ from tests.handlers.conftest import harness
 
 __all__ = ["harness"]
 
+END_CONNECTIONS = "SocketApi/DELETE/@connections/*"
+
 
 def names(grants: list[Grant]) -> set[tuple[str, str]]:
     return {(grant.action, grant.written) for grant in grants}
+
+
+def let_an_old_viewer_watch(harness: LambdaHarness, event: object) -> None:
+    """Subscribe a viewer whose token has ended to the session of an event, or to all when it names none.
+
+    Whoever commits next ends its connection.
+    """
+    running, harness.running = harness.running, None
+    found = re.search(r"sessions/([A-Za-z0-9._:-]+)|session_id\W+([A-Za-z0-9._:-]+)", json.dumps(event, default=str))
+    rows = [] if found else harness.aws.clients.dynamodb.scan(TableName=harness.aws.table)["Items"]
+    all_of_them = [session_key(row["pk"]["S"]) for row in rows if row["sk"]["S"] == "HEAD"]
+    container = harness._new_container("socket")
+    for key in [SessionKey("acme", found[1] or found[2])] if found else all_of_them:
+        connection = Connection(f"old{len(harness.gateway.connections)}=", authorizer={})
+        harness.gateway.connections[connection.connection_id] = connection
+        actor = Actor(issuer="https://issuer.example.com/", subject="ann")
+        holder = TicketHolder(tenant=key.tenant, actor=actor, until=harness.clock.now())
+        state = Attachment(key.session_id, Cursor().encode(key.session_id)).state()
+        container.run(container.subscriptions.add(key, connection.connection_id, holder, state=state))
+    harness.running = running
 
 
 def test_every_function_uses_all_that_its_role_allows_and_nothing_else(
@@ -43,10 +74,12 @@ def test_every_function_uses_all_that_its_role_allows_and_nothing_else(
         "api": dataclasses.replace(plain, webhook_secrets_arn=hooks),
     }
 
-    def give_secrets_as_the_template_does(function: str, _event: object) -> None:
+    def before(function: str, event: object) -> None:
         harness._settings = settings.get(function, plain)
+        if ("execute-api:ManageConnections", END_CONNECTIONS) in names(seen.unused(function)):
+            let_an_old_viewer_watch(harness, event)
 
-    harness.before_invocation = give_secrets_as_the_template_does
+    harness.before_invocation = before
 
     live_through_everything(harness)
 

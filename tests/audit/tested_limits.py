@@ -38,8 +38,7 @@ LIMITS: dict[str, tuple[str, ...] | str] = {
     ),
     "MAX_UNSENT_BATCHES": ("unit/aws/test_live.py::test_progress_that_can_not_be_written_for_long_ends_with_a_gap",),
     "MAX_PROGRESS_ITEM_BYTES": (f"{HERE}::test_a_progress_event_of_64_kb_is_kept_and_a_larger_one_left_out",),
-    "MAX_FRAME_BYTES": ("unit/aws/test_live.py::test_a_frame_is_measured_in_bytes",),
-    "SUBSCRIPTION_TTL": (f"{HERE}::test_a_subscription_is_kept_for_three_hours",),
+    "SUBSCRIPTION_TTL": ("unit/aws/test_delivery.py::test_a_subscription_ends_after_three_hours",),
     "TICKET_LIFETIME": (
         "unit/aws/test_tickets.py::test_a_ticket_is_good_for_a_minute_though_it_is_still_in_the_table",
     ),

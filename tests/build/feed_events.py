@@ -35,7 +35,7 @@ ORDER = {
     "stream-events": "StreamFunction",
     "socket-authorize": "AuthorizeFunction",
     "socket-connect": "SocketFunction",
-    "socket-subscribe": "SocketFunction",
+    "socket-attach": "SocketFunction",
     "socket-ping": "SocketFunction",
     "socket-disconnect": "SocketFunction",
 }

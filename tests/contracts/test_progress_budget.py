@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -55,6 +56,10 @@ class Side:
         return [event.payload.get("text", event.type) for event in events]
 
 
+def nobody_watches() -> Any:
+    raise AssertionError("there is nobody to send to")
+
+
 @contextmanager
 def embedded() -> Iterator[Side]:
     live = EmbeddedLive(VirtualClock(), max_session_bytes=BUDGET)
@@ -70,7 +75,7 @@ def on_aws() -> Iterator[Side]:
     with aws_in_process() as aws:
         clock, store, table = SteppingClock(), a_store(aws), Table(aws.clients.dynamodb, aws.table)
         progress = ProgressLog(table, clock, max_session_bytes=BUDGET, share_bytes=0)
-        live = ApiGatewayLive(store, progress, Subscriptions(table, clock), lambda: None, clock)
+        live = ApiGatewayLive(store, progress, Subscriptions(table, clock), nobody_watches, clock)
 
         async def commit(head: Head) -> None:
             before = (await store.load(KEY)).head

@@ -26,9 +26,9 @@ def deploy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Deploy]:
 
 
 def a_viewer(harness: LambdaHarness, session_id: str = "case-42", **who: Any) -> Connection:
-    """Return a connection that has subscribed to a session."""
+    """Return a connection that is attached to a session."""
     reply = harness.gateway.http("POST", "/v1/socket-tickets", {}, **who)
     connection = harness.gateway.connect(reply.body["ticket"])
     assert connection is not None
-    harness.gateway.send(connection, {"type": "subscribe", "session_id": session_id})
+    harness.gateway.send(connection, {"type": "attach", "session_id": session_id})
     return connection

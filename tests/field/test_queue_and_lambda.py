@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from perdure import function_tool
-from perdure.aws.limits import MAX_FRAME_BYTES
 from perdure.errors import StoreUnavailableError
 from perdure.models.scripted import Reply, ScriptedModel, call, tool_results
+from perdure.streams.parts import MAX_FRAME_BYTES
 from perdure.testing.lambda_harness import Crash, LambdaHarness
 from tests.field.conftest import Deploy, a_viewer
 from tests.handlers.agents import SESSION, results, send, snapshot
@@ -186,9 +186,8 @@ def test_f112_what_is_too_large_for_a_frame_is_told_of_and_read_elsewhere(deploy
 
     harness.settle()
 
-    newest = snapshot(harness)["state"]["version"]
-    told = [frame["version"] for frame in viewer.frames if "version" in frame]
     (call,) = snapshot(harness)["tool_calls"]
+    events = harness.gateway.http("GET", f"{SESSION}/events").body["events"]
     assert max(len(json.dumps(frame).encode()) for frame in viewer.frames) <= MAX_FRAME_BYTES
-    assert told[-1] == newest
+    assert viewer.sequences == [event["sequence"] for event in events][1:], "the first came with the snapshot"
     assert call["output"] == output

@@ -55,11 +55,17 @@ FeedItem = Commit | Live
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feed:
-    """Some of what follows a cursor, and where to go on. `head` is the session as this was read."""
+    """Some of what follows a cursor, and where to go on.
+
+    Attributes:
+        head: The session as this was read.
+        whole: That was all, then.
+    """
 
     items: tuple[FeedItem, ...]
     cursor: str
     head: Head
+    whole: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +84,7 @@ class _Seen:
     items: list[FeedItem]
     place: Cursor
     head: Head
+    whole: bool
 
 
 class Follower:
@@ -88,16 +95,24 @@ class Follower:
         self._reader = reader
 
     async def feed(
-        self, key: SessionKey, *, after: Cursor, limit: int, wait_seconds: float, head: Head | None = None
+        self,
+        key: SessionKey,
+        *,
+        after: Cursor,
+        limit: int,
+        wait_seconds: float = 0,
+        head: Head | None = None,
+        messages: bool = True,
     ) -> Feed:
         """Return what follows a cursor, whole commits with their messages; waits for the first item if there is none.
 
         Args:
             limit: The feed ends behind the commit with which it has this many events, or more.
             head: As in `events`.
+            messages: False: events only.
         """
-        seen = await self._wait_for(key, after, limit, wait_seconds, head, messages=True)
-        return Feed(items=tuple(seen.items), cursor=seen.place.encode(key.session_id), head=seen.head)
+        seen = await self._wait_for(key, after, limit, wait_seconds, head, messages=messages)
+        return Feed(items=tuple(seen.items), cursor=seen.place.encode(key.session_id), head=seen.head, whole=seen.whole)
 
     async def events(
         self, key: SessionKey, *, after: Cursor, limit: int, wait_seconds: float, head: Head | None = None
@@ -195,11 +210,13 @@ class Follower:
                 size += sum(map(wire_size, (*shown, *told)))
             if events >= limit or size >= FEED_BYTES:
                 break
-        if events < limit and (place.version > log.head.version or log.head.version == 0):
+        whole = place.version > log.head.version or log.head.version == 0
+        if whole and events < limit:
             turn_id = log.head.turn.turn_id if log.head.turn else None
             live, place = await self._progress(key, turn_id, running, after, place, limit - events)
             items += live
-        return _Seen(items=items, place=place, head=log.head)
+            whole = events + len(live) < limit
+        return _Seen(items=items, place=place, head=log.head, whole=whole)
 
     async def _progress(
         self,

@@ -212,10 +212,14 @@ class Service(
         after: str | None = None,
         limit: int = 500,
         wait_seconds: float = 0,
+        messages: bool = True,
     ) -> Feed:
         """Return what follows a cursor as commits with their messages and events, then the progress of what runs.
 
         Waits up to `wait_seconds` (0-20) for the first item. What streams are made from (`perdure.streams`).
+
+        Args:
+            messages: False: events only.
 
         Raises:
             NotFoundError: `session_not_found`: the session is somebody else's, or has become so.
@@ -225,7 +229,12 @@ class Service(
         cursor = Cursor.decode(after, session_id) if after is not None else Cursor()
         head = await self._visible(caller, key)
         feed = await self._follower.feed(
-            key, after=cursor, limit=clamped(limit, 500), wait_seconds=self._wait_of(caller, wait_seconds), head=head
+            key,
+            after=cursor,
+            limit=clamped(limit, 500),
+            wait_seconds=self._wait_of(caller, wait_seconds),
+            head=head,
+            messages=messages,
         )
         self._check_token(caller)
         check_access(self._authorize, caller, key, feed.head, "read")  # somebody may have begun it meanwhile

@@ -137,11 +137,13 @@ async def a_runtime(folder: Path, desk: Desk | None = None) -> AsyncIterator[Emb
 
 
 @asynccontextmanager
-async def a_server(service: Any, host: str = "127.0.0.1") -> AsyncIterator[str]:
+async def a_server(service: Any, host: str = "127.0.0.1", **more: Any) -> AsyncIterator[str]:
     """Serve the API on a free port; gives its address."""
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     stop = asyncio.Event()
-    serving = asyncio.create_task(serve(create_app(service, host=host), host, 0, announce=ready.set_result, stop=stop))
+    serving = asyncio.create_task(
+        serve(create_app(service, host=host, **more), host, 0, announce=ready.set_result, stop=stop)
+    )
     either: list[asyncio.Future[Any]] = [ready, serving]
     await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
     try:

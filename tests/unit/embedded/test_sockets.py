@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +17,9 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from perdure.core.cursor import Cursor
 from perdure.embedded.runtime import EmbeddedRuntime
-from perdure.embedded.sockets import Sockets
+from perdure.embedded.sockets import ACCESS_ENDED, MAX_COMMANDS, Sockets
 from perdure.service import LOCAL_CALLER
 from tests.unit.api.builders import Desk, a_runtime, a_server
 from tests.unit.embedded.clocks import VirtualClock
@@ -146,73 +150,194 @@ async def test_a_ticket_is_good_for_a_minute(runtime: EmbeddedRuntime) -> None:
     assert sockets.redeem(late["ticket"]) is None
 
 
-# --- what a connection is told ---------------------------------------------------------------------------------------
+# --- what a connection is sent ---------------------------------------------------------------------------------------
 
 
-async def test_a_subscriber_is_told_of_every_commit_of_its_session_and_of_no_other(
+async def attached(socket: ClientConnection, session_id: str = "s-1", **more: Any) -> dict[str, Any]:
+    return await asked(socket, {"type": "attach", "session_id": session_id, **more})
+
+
+async def events_until(socket: ClientConnection, kind: str) -> list[dict[str, Any]]:
+    """Return the events that a connection is sent, up to the first of a type."""
+    events: list[dict[str, Any]] = []
+    while not events or events[-1]["type"] != kind:
+        frame = await told(socket)
+        assert frame["type"] == "events", frame
+        events += frame["events"]
+    return events
+
+
+async def test_a_viewer_gets_what_it_missed_and_then_what_happens_and_of_no_other_session(
     runtime: EmbeddedRuntime, url: str
 ) -> None:
-    before = await at_rest(runtime, "hello")
+    await at_rest(runtime, "hello")
     await at_rest(runtime, "hello", "s-2")
+    start = Cursor().encode("s-1")
     async with connected(url) as socket:
-        assert await asked(socket, {"type": "subscribe", "session_id": "s-1"}) == {
-            "type": "subscribed",
-            "session_id": "s-1",
-        }
+        answer = await attached(socket, after=start)
+        missed = await events_until(socket, "turn_completed")
         await at_rest(runtime, "not for you", "s-2")
-        after = await at_rest(runtime, "and again")
+        await at_rest(runtime, "and again")
+        new = await events_until(socket, "turn_completed")
+        last = new[-1]["cursor"]
 
-        versions: list[int] = []
-        while not versions or versions[-1] < after:
-            frame = await told(socket)
-            assert (frame["type"], frame["session_id"]) == ("changed", "s-1")
-            versions += [frame["version"]] if "version" in frame else []
-
-    assert sorted(set(versions)) == list(range(before + 1, after + 1))
+    kept = (await runtime.service.events(LOCAL_CALLER, "s-1"))["events"]
+    assert answer == {"type": "attached", "session_id": "s-1", "cursor": start}
+    durable = [event for event in missed + new if "sequence" in event]
+    assert durable == [event | {"cursor": shown["cursor"]} for event, shown in zip(kept, durable, strict=True)]
+    assert (await runtime.service.events(LOCAL_CALLER, "s-1", after=last))["events"] == []
 
 
-async def test_progress_of_a_running_step_is_told_with_its_step(runtime: EmbeddedRuntime, url: str, desk: Desk) -> None:
+async def test_without_a_place_the_session_comes_first(runtime: EmbeddedRuntime, url: str) -> None:
     await at_rest(runtime, "hello")
     async with connected(url) as socket:
-        await asked(socket, {"type": "subscribe", "session_id": "s-1"})
-        receipt = await runtime.session("s-1").send("think")
+        answer = await attached(socket)
+        first = await told(socket)
+        await at_rest(runtime, "again")
+        events = await events_until(socket, "turn_completed")
 
-        frame = await told(socket)
-        while "step_execution_id" not in frame:
-            frame = await told(socket)
+    assert (first["type"], len(first["snapshot"]["messages"])) == ("snapshot", 2)
+    assert answer["cursor"] == first["snapshot"]["cursor"]
+    assert events[0]["type"] in ("message_queued", "turn_started")
+
+
+async def test_live_events_come_numbered_while_their_step_runs(runtime: EmbeddedRuntime, url: str, desk: Desk) -> None:
+    await at_rest(runtime, "hello")
+    async with connected(url) as socket:
+        await attached(socket, after=(await runtime.session("s-1").snapshot())["cursor"])
+        receipt = await runtime.session("s-1").send("think")
+        events = await events_until(socket, "model_started")
         desk.gate.set()
 
-    assert frame["type"] == "changed"
-    assert frame["turn_id"] == receipt.turn_id
-    assert frame["step_execution_id"].startswith("model-")
+    live = [event for event in events if "sequence" not in event]
+    assert [event["progress_sequence"] for event in live] == list(range(1, len(live) + 1))
+    assert live[-1]["turn_id"] == receipt.turn_id
 
 
-async def test_whoever_unsubscribed_is_told_no_more_and_may_subscribe_again(runtime: EmbeddedRuntime, url: str) -> None:
+async def test_whoever_detached_is_sent_no_more_and_may_attach_again(runtime: EmbeddedRuntime, url: str) -> None:
     await at_rest(runtime, "hello")
     async with connected(url) as socket:
         for _ in range(2):  # twice is once
-            await asked(socket, {"type": "subscribe", "session_id": "s-1"})
-        unsubscribed = await asked(socket, {"type": "unsubscribe", "session_id": "s-1"})
+            place = (await attached(socket, after=(await runtime.session("s-1").snapshot())["cursor"]))["cursor"]
+        detached = await asked(socket, {"type": "detach", "session_id": "s-1"})
         await at_rest(runtime, "unheard")
         assert await asked(socket, {"type": "ping"}) == {"type": "pong"}  # and nothing before it
 
-        await asked(socket, {"type": "subscribe", "session_id": "s-1"})
-        last = await at_rest(runtime, "heard")
-        assert (await told(socket))["session_id"] == "s-1"
+        await attached(socket, after=place)
+        events = await events_until(socket, "turn_completed")
 
-    assert unsubscribed == {"type": "unsubscribed", "session_id": "s-1"}
-    assert last > 2
+    assert detached == {"type": "detached", "session_id": "s-1"}
+    assert next(event["type"] for event in events if "sequence" in event) == "turn_started"
+
+
+async def test_a_place_of_another_session_is_refused(runtime: EmbeddedRuntime, url: str) -> None:
+    await at_rest(runtime, "hello")
+    async with connected(url) as socket:
+        for place in (Cursor().encode("s-2"), "nonsense"):
+            answer = await attached(socket, after=place)
+            assert (answer["type"], answer["code"]) == ("error", "invalid_cursor")
+
+
+async def test_what_is_larger_than_a_frame_comes_in_parts(runtime: EmbeddedRuntime, url: str) -> None:
+    text = '\x01é"' * 20_000
+    await at_rest(runtime, text)
+    async with connected(url, max_size=32 * 1024) as socket:
+        await attached(socket)
+        parts = [await told(socket)]
+        while len(parts) < parts[0]["count"]:
+            parts.append(await told(socket))
+
+    assert [part["index"] for part in parts] == list(range(parts[0]["count"]))
+    whole = json.loads("".join(part["data"] for part in parts))
+    assert whole["snapshot"]["messages"][0]["parts"] == [{"type": "text", "text": text}]
+
+
+async def test_a_command_is_acknowledged_as_over_http_and_holds_nobody_up(runtime: EmbeddedRuntime, url: str) -> None:
+    command = {"type": "command", "request_id": "r1", "operation": "send_input", "session_id": "s-1"}
+    async with connected(url) as socket:
+        sent = await asked(socket, command | {"body": {"text": "hello"}, "idempotency_key": "k"})
+        again = await asked(socket, command | {"body": {"text": "hello"}, "idempotency_key": "k"})
+        waits = {"type": "command", "request_id": "r2", "operation": "list_events", "session_id": "s-9"}
+        await socket.send(json.dumps(waits | {"query": {"wait_seconds": 20}}))
+        assert await asked(socket, {"type": "ping"}) == {"type": "pong"}, "a wait does not hold the connection up"
+
+    assert (sent["type"], sent["request_id"], sent["status"]) == ("ack", "r1", 202)
+    assert again["body"] == sent["body"] | {"duplicate": True}
+
+
+async def test_a_connection_has_so_many_commands_under_way_and_no_more(runtime: EmbeddedRuntime, url: str) -> None:
+    waits = {"type": "command", "operation": "list_events", "session_id": "s-9", "query": {"wait_seconds": 20}}
+    async with connected(url) as socket:
+        for number in range(MAX_COMMANDS):
+            await socket.send(json.dumps(waits | {"request_id": f"r{number}"}))
+        answer = await asked(socket, waits | {"request_id": "one too many"})
+
+    assert (answer["type"], answer["code"], answer["request_id"]) == ("error", "too_many_requests", "one too many")
+
+
+async def test_a_connection_ends_with_its_token(runtime: EmbeddedRuntime) -> None:
+    await at_rest(runtime, "hello")
+    clock = VirtualClock()
+    sockets = Sockets(runtime.service, clock=clock)
+    until = clock.now() + timedelta(minutes=5)
+    ticket = (await sockets.issue(replace(LOCAL_CALLER, until=until)))["ticket"]
+    async with a_server(runtime.service, sockets=sockets) as url, connect(address(url, ticket), proxy=None) as socket:
+        assert await asked(socket, {"type": "ping"}) == {"type": "pong"}
+        await clock.advance(301)
+        last = await told(socket)
+        with pytest.raises(ConnectionClosed) as closed:
+            await told(socket)
+
+    assert (last["type"], last["code"]) == ("access_denied", "unauthorized")
+    assert closed.value.rcvd is not None
+    assert closed.value.rcvd.code == ACCESS_ENDED
+
+
+async def test_a_viewer_that_takes_nothing_is_let_go_and_harms_nobody(runtime: EmbeddedRuntime) -> None:
+    for _ in range(8):
+        await at_rest(runtime, "x" * 250_000)
+    sockets = Sockets(runtime.service, send_seconds=0.2)
+    async with a_server(runtime.service, sockets=sockets) as url:
+        ticket, other = await a_ticket(url), await a_ticket(url)
+        host, port = url.removeprefix("http://").split(":")
+        slow = socket_of_4_kb()
+        await asyncio.get_running_loop().sock_connect(slow, (host, int(port)))
+        reader, writer = await asyncio.open_connection(sock=slow, limit=1024)
+        upgrade = f"GET /v1/socket?ticket={ticket} HTTP/1.1\r\nhost: {host}:{port}\r\nupgrade: websocket\r\n"
+        writer.write(
+            f"{upgrade}connection: Upgrade\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+            "sec-websocket-version: 13\r\n\r\n".encode()
+        )
+        await reader.readuntil(b"\r\n\r\n")
+        for number in range(MAX_COMMANDS):  # 2 MB each, which nobody reads
+            asking = {"type": "command", "request_id": str(number), "operation": "get_session", "session_id": "s-1"}
+            frame = json.dumps(asking).encode()
+            writer.write(b"\x81" + bytes([0x80 | len(frame)]) + b"\0\0\0\0" + frame)
+        async with connect(address(url, other), proxy=None) as socket:
+            assert (await attached(socket))["type"] == "attached"
+        async with asyncio.timeout(20):
+            while await reader.read(1 << 20):  # what was under way, and then the end
+                pass
+        writer.close()
+
+
+def socket_of_4_kb() -> socket.socket:
+    """Return a client's socket that takes little at a time."""
+    made = socket.socket()
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    made.setblocking(False)
+    return made
 
 
 async def test_a_session_that_is_not_there_can_not_be_watched(url: str) -> None:
     async with connected(url) as socket:
-        answer = await asked(socket, {"type": "subscribe", "session_id": "s-9"})
+        answer = await asked(socket, {"type": "attach", "session_id": "s-9"})
 
         assert (answer["type"], answer["code"]) == ("error", "session_not_found")
         assert await asked(socket, {"type": "ping"}) == {"type": "pong"}
 
 
-@pytest.mark.parametrize("frame", ["", "{", "[]", '{"type": "shout"}', '{"type": "subscribe"}', b"\x00\x01", "null"])
+@pytest.mark.parametrize("frame", ["", "{", "[]", '{"type": "shout"}', '{"type": "attach"}', b"\x00\x01", "null"])
 async def test_a_frame_that_is_not_understood_is_answered_and_the_connection_stays(
     url: str, frame: str | bytes
 ) -> None:
@@ -233,7 +358,8 @@ async def test_a_server_that_closes_ends_its_connections_at_once(runtime: Embedd
     await at_rest(runtime, "hello")
     async with a_server(runtime.service) as url:
         socket = await connect(address(url, await a_ticket(url)), proxy=None)
-        await asked(socket, {"type": "subscribe", "session_id": "s-1"})
+        await asked(socket, {"type": "attach", "session_id": "s-1"})
+    await asyncio.wait_for(socket.recv(), 5)  # the session
     with pytest.raises(ConnectionClosed):
         await asyncio.wait_for(socket.recv(), 5)
     await socket.close()

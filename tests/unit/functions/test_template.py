@@ -9,6 +9,7 @@ import pytest
 
 from perdure.aws import keys
 from perdure.aws.settings import Settings
+from perdure.testing.gateway import ONE_WAY
 from tests.build.cloudformation import ROOT, Template, as_list, read_template, refs, target, written
 
 # Statements that can't name one resource, each with the reason. Keys: who holds the statement, the action.
@@ -31,6 +32,7 @@ SECRETS = {
 COMMITTING = {
     "api",
     "stream",
+    "socket",
     "run_model",
     "call_tool",
     "call_single_attempt_tool",
@@ -312,7 +314,7 @@ def test_nobody_comes_in_without_a_token_a_ticket_or_a_signature(template: Templ
         "POST /v1/hooks/{name}": "NONE",  # the function checks the signature
         "$connect": "CUSTOM",
         "$disconnect": "NONE",  # a connection exists only after $connect
-        "$default": "NONE",
+        **dict.fromkeys(("$default", *ONE_WAY), "NONE"),
     }
     assert {name for name, r in template.resources.items() if r["Type"] == "AWS::Serverless::Api"} == {"StreamApi"}
 

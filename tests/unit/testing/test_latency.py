@@ -184,7 +184,8 @@ def test_handlers_overlap_and_a_turn_ends_as_it_does_one_by_one(aws: AwsInProces
     assert 1.0 < harness.loop.time() < 2.0  # four tools of a second each ran side by side
     commits = [made for made in model.calls if (made.operation, made.kind) == ("dynamodb.UpdateItem", "HEAD")]
     assert sum(not made.failed for made in commits) == 7  # admit, model, four tools, model
-    assert viewer.frames[-1] == {"type": "changed", "session_id": "one", "version": 7}
+    assert [event["type"] for event in viewer.events if "sequence" in event][-1] == "turn_completed"
+    assert viewer.sequences == list(range(1, len(viewer.sequences) + 1))
     assert harness.queues.messages == []
     harness.close()
 

@@ -30,9 +30,11 @@ from perdure.steps.base import StepDeps
 
 if TYPE_CHECKING:  # what only the API's functions need
     from perdure.access import Authorize
+    from perdure.aws.delivery import Pump
     from perdure.aws.tickets import SocketTickets
     from perdure.aws.tokens import TokenVerifier
     from perdure.aws.webhook_secrets import WebhookSecrets
+    from perdure.service import Service
     from perdure.webhooks import Webhook
 
 T = TypeVar("T")
@@ -68,8 +70,22 @@ class Runtime:
         return asyncio.new_event_loop()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run one invocation's work to its end."""
-        return self.loop.run_until_complete(work)
+        """Run one invocation's work to its end, and what it began to send to viewers."""
+        return self.loop.run_until_complete(self.whole(work))
+
+    async def whole(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await some work, and then what is still being sent to viewers."""
+        try:
+            result = await work
+        except Exception:
+            await self._all_sent()
+            raise
+        await self._all_sent()
+        return result
+
+    async def _all_sent(self) -> None:
+        if "live" in self.__dict__:
+            await self.live.close()
 
     @cached_property
     def table(self) -> Table:
@@ -123,15 +139,28 @@ class Runtime:
         )
 
     @cached_property
+    def live(self) -> ApiGatewayLive:
+        progress = ProgressLog(self.table, self.clock)
+        return ApiGatewayLive(self.store, progress, self.subscriptions, lambda: self.pump, self.clock)
+
+    @cached_property
+    def pump(self) -> Pump:
+        """What sends to viewers; made when somebody watches."""
+        from perdure.aws.delivery import Pump
+
+        return Pump(
+            self.ports, self.subscriptions, lambda: self.clients.connections, lambda: self.authorize, self.new_id
+        )
+
+    @cached_property
     def ports(self) -> Ports:
         """The adapter set."""
-        progress = ProgressLog(self.table, self.clock)
         return Ports(
             store=self.store,
             leases=DynamoDBLeases(self.table, self.clock),
             queue=self.queue,
             timers=self.timers,
-            live=ApiGatewayLive(self.store, progress, self.subscriptions, lambda: self.clients.connections, self.clock),
+            live=self.live,
             clock=self.clock,
             new_id=self.new_id,
             results=DynamoDBResults(self.table, self.clock),
@@ -144,6 +173,13 @@ class Runtime:
         if self.settings.model_key_secret_arn:  # before the agents, which may look for the key when they are loaded
             provide_model_key(self.clients, self.settings.model_key_secret_arn)
         return StepDeps(ports=self.ports, agents=self._agents or load_agents(self.settings.perdure_agents))
+
+    @cached_property
+    def service(self) -> Service:
+        """What answers commands and reads."""
+        from perdure.service import Service
+
+        return Service(self.deps, authorize=self.authorize, webhooks=self.webhooks, webhook_secret=self.webhook_secret)
 
     @cached_property
     def authorize(self) -> Authorize | None:

@@ -139,7 +139,7 @@ class DynamoDBLeases:
         if attempt == 1:
             await self._table.put(place | lease, condition=_NOT_HELD, values={"attempt": attempt, "now": now})
         else:  # the checkpoint of an earlier attempt stays
-            await self._table.update(**place, put=lease, condition=_NOT_HELD, values={"now": now})
+            await self._table.update(place["pk"], place["sk"], put=lease, condition=_NOT_HELD, values={"now": now})
 
     def _seconds(self) -> int:
         return to_millis(self._clock.now()) // 1000

@@ -75,9 +75,6 @@ MAX_UNSENT_BATCHES = 8
 MAX_PROGRESS_ITEM_BYTES = 64 * 1024
 """Progress events in one item, in bytes of JSON; a larger batch becomes several items (ours)."""
 
-MAX_FRAME_BYTES = 32 * 1024
-"""One WebSocket frame, in bytes: larger ones are charged and may be split (API Gateway quotas)."""
-
 SUBSCRIPTION_TTL = timedelta(hours=3)
 """How long a subscription is kept; a connection lives 2 hours at most (API Gateway quotas; 3 h is ours)."""
 

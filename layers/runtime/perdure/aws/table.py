@@ -6,8 +6,8 @@ The wire form keeps floats, decimals and sets out by itself: we store text, whol
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
 
 from perdure.aws.clients import in_thread
 from perdure.aws.limits import MAX_BATCH_GET
@@ -113,26 +113,32 @@ class Table:
         *,
         put: Mapping[str, Value],
         remove: Sequence[str] = (),
+        add: Mapping[str, int] | None = None,
         condition: str,
         values: Mapping[str, Value] | None = None,
-    ) -> None:
-        """Set and remove attributes of one item, if the condition holds.
+        returning: Literal["NONE", "ALL_OLD", "ALL_NEW"] = "NONE",
+    ) -> Item:
+        """Set, remove and count attributes of one item, if the condition holds.
+
+        Returns:
+            The item as it was or is, as `returning` says; else nothing.
 
         Raises:
             ConditionNotMetError: It does not; nothing was written.
         """
-        expression = "SET " + ", ".join(f"#{name} = :{name}" for name in put)
-        if remove:
-            expression += " REMOVE " + ", ".join(f"#{name}" for name in remove)
-        parameters = _conditional(condition, {**put, **(values or {})})
+        expression = " ".join(_actions(put, remove, add or {}))
+        parameters = _conditional(condition, {**put, **(add or {}), **(values or {})})
         parameters["ExpressionAttributeNames"] = _names(f"{expression} {condition}")
-        await self._call(
+        if returning != "NONE":
+            parameters["ReturnValues"] = returning
+        answer: dict[str, Item] = await self._call(
             "update_item",
             f"write {sk}",
             Key={"pk": wire(pk), "sk": wire(sk)},
             UpdateExpression=expression,
             **parameters,
         )
+        return answer.get("Attributes", {})
 
     async def delete(
         self, pk: str, sk: str, *, condition: str | None = None, values: Mapping[str, Value] | None = None
@@ -200,6 +206,15 @@ class Table:
             if code_of(error) in CONDITION_FAILED:
                 raise ConditionNotMetError(getattr(error, "response", {}).get("Item")) from None
             raise translated(error, f"{doing} of table {self.name}") from error
+
+
+def _actions(put: Mapping[str, Value], remove: Sequence[str], add: Mapping[str, int]) -> Iterator[str]:
+    if put:
+        yield "SET " + ", ".join(f"#{name} = :{name}" for name in put)
+    if remove:
+        yield "REMOVE " + ", ".join(f"#{name}" for name in remove)
+    if add:
+        yield "ADD " + ", ".join(f"#{name} :{name}" for name in add)
 
 
 def _conditional(condition: str | None, values: Mapping[str, Value] | None) -> dict[str, Any]:

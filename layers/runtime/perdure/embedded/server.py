@@ -28,12 +28,10 @@ from perdure.embedded.pages import page_response, read_pages
 from perdure.embedded.sockets import SOCKET_PATH, Sockets, refuse
 from perdure.errors import ConfigurationError
 from perdure.service import LOCAL_CALLER, Service
+from perdure.streams.parts import MAX_FRAME_BYTES
 
 DRAIN_SECONDS = 10
 """How long a closing server waits for answers that are being sent, in seconds; then it cuts them."""
-
-MAX_FRAME_BYTES = 32 * 1024
-"""Largest frame that a WebSocket viewer may send, in bytes: that of API Gateway (its quotas)."""
 
 
 def create_app(

@@ -1,25 +1,44 @@
-"""The development server's WebSocket: the protocol of the AWS deployment, in one process (docs/operations.md).
+"""The development server's WebSocket: the protocols of the AWS deployment, in one process (docs/concepts/streams.md).
 
-A frame says *that* a session changed; the viewer then reads `events` by its cursor.
+Each delivery of a connection is a task that reads the session behind its cursor and sends in order, so a slow viewer
+costs one page of memory and holds nobody up; one that takes nothing for `SEND_SECONDS` is let go.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Coroutine
 from datetime import datetime, timedelta
 from typing import Any
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from perdure.api.frames import PONG, Ping, Unsubscribe, error_frame, no_session, read_frame
+from perdure.api.frames import (
+    PONG,
+    Attach,
+    ChatAbort,
+    ChatResume,
+    ChatSend,
+    Detach,
+    Ping,
+    SocketCommand,
+    acknowledged,
+    chat_answer,
+    error_frame,
+    no_active,
+    read_frame,
+)
 from perdure.core.codec import format_time
-from perdure.core.cursor import Cursor
 from perdure.embedded.clock import SystemClock, new_id
-from perdure.errors import NotFoundError, PerdureError, RequestError
+from perdure.errors import PerdureError, RequestError, TooManyRequestsError
 from perdure.ports import Clock
 from perdure.service import Caller, Service
+from perdure.streams.delivery import Attachment, Delivery
+from perdure.streams.drive import begun, next_frames
+from perdure.streams.parts import frame_texts
+
+logger = logging.getLogger("perdure")
 
 JsonObject = dict[str, Any]
 
@@ -28,12 +47,22 @@ SOCKET_PATH = "/v1/socket"
 TICKET_LIFETIME = timedelta(seconds=60)
 """How long a ticket can be used, once (surface §4)."""
 
-WAIT_SECONDS = 20.0
-"""How long one look for a change waits, in seconds: the longest that the service does (surface §4.1)."""
+MAX_DELIVERIES = 64
+"""Deliveries of one connection at a time. Our own choice: more than any page shows."""
+
+MAX_COMMANDS = 16
+"""Commands of one connection that are carried out at a time. Our own choice; the rest is refused with 429's code."""
+
+SEND_SECONDS = 30.0
+"""How long a viewer may take nothing of what is sent to it. Our own choice: a network that is away for longer comes
+back with a new connection."""
 
 POLICY_VIOLATION = 1008
 TRY_AGAIN_LATER = 1013
 """Close codes (RFC 6455 and its registry)."""
+
+ACCESS_ENDED = 4401
+"""Close code: the token that the connection was opened with has ended. Ours, after HTTP's 401."""
 
 
 async def refuse(socket: WebSocket) -> None:
@@ -46,12 +75,21 @@ class Sockets:
 
     Args:
         new_ticket: Makes tickets that nobody can guess.
+        send_seconds: As `SEND_SECONDS`.
     """
 
-    def __init__(self, service: Service, *, clock: Clock | None = None, new_ticket: Callable[[], str] = new_id) -> None:
+    def __init__(
+        self,
+        service: Service,
+        *,
+        clock: Clock | None = None,
+        new_ticket: Callable[[], str] = new_id,
+        send_seconds: float = SEND_SECONDS,
+    ) -> None:
         self._service = service
         self._clock: Clock = clock or SystemClock()
         self._new_ticket = new_ticket
+        self._send_seconds = send_seconds
         self._tickets: dict[str, tuple[Caller, datetime]] = {}
 
     async def issue(self, caller: Caller) -> JsonObject:
@@ -69,7 +107,7 @@ class Sockets:
             await refuse(socket)
             return
         await socket.accept()
-        await _Connection(socket, self._service, caller).run()
+        await _Connection(socket, self._service, caller, self._clock, self._send_seconds).run()
 
     def redeem(self, ticket: str) -> Caller | None:
         """Use a ticket up and return its holder. None: there is no such ticket, it is too old, or it was used."""
@@ -78,80 +116,152 @@ class Sockets:
 
 
 class _Connection:
-    """One viewer and the sessions that it watches."""
+    """One viewer, its deliveries and its commands."""
 
-    def __init__(self, socket: WebSocket, service: Service, caller: Caller) -> None:
+    def __init__(self, socket: WebSocket, service: Service, caller: Caller, clock: Clock, send_seconds: float) -> None:
         self._socket = socket
         self._service = service
         self._caller = caller
-        self._watching: dict[str, asyncio.Task[None]] = {}
+        self._clock = clock
+        self._send_seconds = send_seconds
+        self._sending = asyncio.Lock()
+        self._deliveries: dict[str, asyncio.Task[None]] = {}
+        self._commands: set[asyncio.Task[None]] = set()
+        self._closed = asyncio.Event()
 
     async def run(self) -> None:
+        """Serve it until its viewer leaves, or is let go: then the server ends it, whatever its buffers hold."""
+        own = [asyncio.create_task(self._listen()), asyncio.create_task(self._closed.wait())]
+        ending = [asyncio.create_task(self._end_with_token())] if self._caller.until is not None else []
         try:
-            while True:
-                message = await self._socket.receive()
-                if message["type"] == "websocket.disconnect":
-                    return
-                await self._say(await self._answer(message.get("text")))
-        except WebSocketDisconnect:
-            return
+            await asyncio.wait(own, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in self._watching.values():
+            tasks = [*own, *ending, *self._deliveries.values(), *self._commands]
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*self._watching.values(), return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _answer(self, text: str | None) -> JsonObject:
+    async def _listen(self) -> None:
+        while True:
+            message = await self._socket.receive()
+            if message["type"] == "websocket.disconnect":
+                return
+            try:
+                await self._take(message.get("text"))
+            except (TimeoutError, WebSocketDisconnect):
+                await self._close(TRY_AGAIN_LATER)
+
+    async def _take(self, text: str | None) -> None:
         try:
-            return await self._carry_out(text)
+            await self._carry_out(text)
         except RequestError as error:
-            return error_frame(error)
+            await self._say(error_frame(error, text))
 
-    async def _carry_out(self, text: str | None) -> JsonObject:
+    async def _carry_out(self, text: str | None) -> None:
         frame = read_frame(text)
         if isinstance(frame, Ping):
-            return PONG
-        if isinstance(frame, Unsubscribe):
-            if (task := self._watching.pop(frame.session_id, None)) is not None:
-                task.cancel()
-            return {"type": "unsubscribed", "session_id": frame.session_id}
-        await self._subscribe(frame.session_id)
-        return {"type": "subscribed", "session_id": frame.session_id}
+            await self._say(PONG)
+        elif isinstance(frame, SocketCommand):
+            self._aside(self._acknowledge(frame, text))
+        elif isinstance(frame, Attach):
+            attachment = Attachment(frame.session_id, frame.after)
+            await begun(self._service, self._caller, attachment)
+            await self._deliver(f"session {frame.session_id}", attachment)
+        elif isinstance(frame, Detach):
+            await self._end(f"session {frame.session_id}")
+            await self._say({"type": "detached", "session_id": frame.session_id})
+        elif isinstance(frame, ChatAbort):
+            await self._end(f"request {frame.request_id}")
+        else:
+            self._aside(self._chat(frame, text))
 
-    async def _subscribe(self, session_id: str) -> None:
-        try:
-            snapshot = await self._service.snapshot(self._caller, session_id)
-        except NotFoundError:
-            raise no_session(session_id) from None
-        if snapshot["state"] is None:
-            raise no_session(session_id)
-        if session_id not in self._watching:
-            self._watching[session_id] = asyncio.create_task(self._watch(session_id, snapshot["cursor"]))
+    def _aside(self, work: Coroutine[Any, Any, None]) -> None:
+        if len(self._commands) >= MAX_COMMANDS:
+            work.close()
+            raise TooManyRequestsError(
+                f"this connection has {MAX_COMMANDS} commands under way: send the next when one was answered"
+            )
+        task = asyncio.create_task(self._guarded(work))
+        self._commands.add(task)
+        task.add_done_callback(self._commands.discard)
 
-    async def _watch(self, session_id: str, cursor: str) -> None:
-        """Tell of every change from a cursor on. A viewer that can't be told has to connect and read again."""
+    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
         try:
-            while True:
-                page = await self._service.events(self._caller, session_id, after=cursor, wait_seconds=WAIT_SECONDS)
-                cursor = page["cursor"]
-                for frame in _frames(session_id, page["events"]):
+            await work
+        except (PerdureError, WebSocketDisconnect, TimeoutError):
+            await self._close(TRY_AGAIN_LATER)
+        except Exception:
+            logger.exception("a frame could not be carried out")
+            await self._close(TRY_AGAIN_LATER)
+
+    async def _acknowledge(self, command: SocketCommand, text: str | None) -> None:
+        try:
+            await self._say(await acknowledged(command, self._service, self._caller))
+        except RequestError as error:
+            await self._say(error_frame(error, text))
+
+    async def _chat(self, frame: ChatSend | ChatResume, text: str | None) -> None:
+        try:
+            answer = await chat_answer(frame, self._service, self._caller)
+            if answer is None:
+                await self._say(no_active(frame))
+            else:
+                await self._deliver(f"request {frame.request_id}", answer)
+        except RequestError as error:
+            await self._say(error_frame(error, text))
+
+    async def _deliver(self, name: str, delivery: Delivery) -> None:
+        """Begin a delivery; an earlier one of the same name ends."""
+        await self._end(name)
+        if len(self._deliveries) >= MAX_DELIVERIES:
+            raise TooManyRequestsError(f"this connection has {MAX_DELIVERIES} deliveries: detach from one first")
+        self._deliveries[name] = asyncio.create_task(self._pump(name, delivery))
+
+    async def _end(self, name: str) -> None:
+        """End a delivery; behind this nothing more comes of it."""
+        if (task := self._deliveries.pop(name, None)) is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _pump(self, name: str, delivery: Delivery) -> None:
+        """Send what follows, in order, until it ends. A viewer that can't be told has to connect and read again."""
+        try:
+            while not delivery.ended:
+                for frame in await next_frames(self._service, self._caller, delivery):
                     await self._say(frame)
-        except (PerdureError, WebSocketDisconnect):
-            await self._socket.close(TRY_AGAIN_LATER)
+        except RequestError as error:
+            for frame in delivery.refused(error.code, error.message):
+                await self._say(frame)
+        except (PerdureError, WebSocketDisconnect, TimeoutError):
+            await self._close(TRY_AGAIN_LATER)
+        except Exception:
+            logger.exception("a delivery failed", extra={"session_id": delivery.session_id})
+            await self._close(TRY_AGAIN_LATER)
+        if self._deliveries.get(name) is asyncio.current_task():
+            del self._deliveries[name]
 
     async def _say(self, frame: JsonObject) -> None:
-        await self._socket.send_text(json.dumps(frame))
+        """Send one frame; its parts follow each other, and nobody else's come between.
 
+        Raises:
+            TimeoutError: The viewer takes nothing.
+        """
+        async with self._sending:
+            for text in frame_texts(frame):
+                async with asyncio.timeout(self._send_seconds):
+                    await self._socket.send_text(text)
 
-def _frames(session_id: str, events: Sequence[JsonObject]) -> list[JsonObject]:
-    """Return one frame for each commit and each running step that some events tell of."""
-    frames: dict[object, JsonObject] = {}
-    for event in events:
-        if "sequence" in event:
-            version = Cursor.decode(event["cursor"], session_id).version
-            frames[version] = {"type": "changed", "session_id": session_id, "version": version}
-        else:
-            step = event["step_execution_id"]
-            frames[step] = {"type": "changed", "session_id": session_id, "step_execution_id": step}
-            if "turn_id" in event:
-                frames[step]["turn_id"] = event["turn_id"]
-    return list(frames.values())
+    async def _end_with_token(self) -> None:
+        assert self._caller.until is not None
+        left = (self._caller.until - self._clock.now()).total_seconds()
+        await self._clock.sleep(max(left, 0))
+        await self._say({"type": "access_denied", "code": "unauthorized", "message": "the token has ended"})
+        await self._close(ACCESS_ENDED)
+
+    async def _close(self, code: int) -> None:
+        try:
+            async with asyncio.timeout(1):
+                await self._socket.close(code)
+        except (RuntimeError, TimeoutError, WebSocketDisconnect):
+            logger.info("a viewer was let go", extra={"close_code": code})
+        self._closed.set()

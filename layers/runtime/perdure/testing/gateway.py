@@ -22,6 +22,9 @@ JsonObject = dict[str, Any]
 ISSUER = "https://issuer.example.com/"
 METHOD_ARN = "arn:aws:execute-api:us-east-1:123456789012:fghij67890/live/$connect"
 STREAM_URL = "https://klmno12345.execute-api.us-east-1.amazonaws.com/live"
+ONE_WAY = ("attach", "detach", "send", "resume", "abort")
+"""Routes of the WebSocket API that have no response, as in `template.yaml`."""
+
 MAX_FRAME_BYTES = 128 * 1024
 """Largest payload of `PostToConnection`, in bytes (model)."""
 
@@ -57,6 +60,32 @@ class Connection:
     authorizer: JsonObject
     frames: list[JsonObject] = field(default_factory=list)
     gone: bool = False
+    closed: bool = False
+
+    @property
+    def told(self) -> list[JsonObject]:
+        """What it was sent, parts put together."""
+        whole: list[JsonObject] = []
+        parts: dict[str, dict[int, str]] = {}
+        for frame in self.frames:
+            if frame["type"] != "part":
+                whole.append(frame)
+                continue
+            known = parts.setdefault(frame["part_id"], {})
+            known[frame["index"]] = frame["data"]
+            if len(known) == frame["count"]:
+                whole.append(json.loads("".join(text for _, text in sorted(parts.pop(frame["part_id"]).items()))))
+        return whole
+
+    @property
+    def events(self) -> list[JsonObject]:
+        """The events that it was sent, in the order in which they came."""
+        return [event for frame in self.told if frame["type"] == "events" for event in frame["events"]]
+
+    @property
+    def sequences(self) -> list[int]:
+        """The sequences of the durable events that it was sent."""
+        return [event["sequence"] for event in self.events if "sequence" in event]
 
 
 class Gateway:
@@ -75,7 +104,9 @@ class Gateway:
         self.connections: dict[str, Connection] = {}
         self.posts_to_gone = 0
         self.during_post: Callable[[str], None] = lambda _connection_id: None
-        clients.connections.meta.events.register("before-call.apigatewaymanagementapi.PostToConnection", self._post)
+        events = clients.connections.meta.events
+        events.register("before-call.apigatewaymanagementapi.PostToConnection", self._post)
+        events.register("before-call.apigatewaymanagementapi.DeleteConnection", self._delete)
 
     # --- HTTP ----------------------------------------------------------------------------------------------------
 
@@ -266,15 +297,18 @@ class Gateway:
         return connection
 
     def send(self, connection: Connection, frame: Any) -> JsonObject:
-        """Send a frame, and return the frame that answers it. A text is sent as it is."""
-        context = self._context(connection.connection_id, "$default", "MESSAGE") | {"authorizer": connection.authorizer}
+        """Send a frame, and return the first one that comes of it; empty if none does. A text is sent as it is."""
         body = frame if isinstance(frame, str) else json.dumps(frame)
+        route = _route_of(body)
+        context = self._context(connection.connection_id, route, "MESSAGE") | {"authorizer": connection.authorizer}
+        before = len(connection.frames)
         answer = self._invoke("socket", {"requestContext": context, "body": body, "isBase64Encoded": False}).answer
         if answer is None:
             return {"message": "Internal server error", "connectionId": connection.connection_id}
-        received: JsonObject = json.loads(answer["body"])
-        connection.frames.append(received)
-        return received
+        if "body" in answer:
+            assert route == "$default", "the other routes have no response"
+            connection.frames.append(json.loads(answer["body"]))
+        return next(iter(connection.frames[before:]), {})
 
     def disconnect(self, connection: Connection, *, noticed: bool = True) -> None:
         """Close a connection. `noticed` False: API Gateway's word of it never comes, as may happen."""
@@ -294,6 +328,13 @@ class Gateway:
             "requestTimeEpoch": int(self._clock.now().timestamp() * 1000),
         }
 
+    def _delete(self, params: JsonObject, **_: Any) -> Any:
+        connection = self.connections.get(params["url_path"].rsplit("/", 1)[-1].replace("%3D", "="))
+        if connection is None or connection.gone:
+            return SimpleNamespace(status_code=410), _refused("GoneException", 410)
+        connection.gone = connection.closed = True
+        return SimpleNamespace(status_code=204), {"ResponseMetadata": {"HTTPStatusCode": 204}}
+
     def _post(self, params: JsonObject, **_: Any) -> Any:
         """Stand in for the service: moto takes any connection id and forgets the frame."""
         connection_id = params["url_path"].rsplit("/", 1)[-1].replace("%3D", "=")
@@ -307,6 +348,15 @@ class Gateway:
             return SimpleNamespace(status_code=413), _refused("PayloadTooLargeException", 413)
         connection.frames.append(json.loads(data))
         return SimpleNamespace(status_code=200), {"ResponseMetadata": {"HTTPStatusCode": 200}}
+
+
+def _route_of(body: str) -> str:
+    """Return the route that API Gateway selects by `$request.body.type`."""
+    try:
+        kind = json.loads(body)["type"]
+    except (ValueError, TypeError, KeyError):
+        return "$default"
+    return kind if kind in ONE_WAY else "$default"
 
 
 def _refused(code: str, status: int) -> JsonObject:

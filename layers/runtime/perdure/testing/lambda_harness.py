@@ -38,7 +38,7 @@ Handler = Callable[[JsonObject, Any], JsonObject]
 
 TIMEOUTS = {
     "api": 29,
-    "socket": 10,
+    "socket": 29,
     "authorize": 5,
     "authorize_stream": 10,
     "stream": 900,

@@ -15,8 +15,12 @@ from datetime import timedelta
 from typing import Any, NoReturn, TypeVar
 
 from perdure.aws.bootstrap import Runtime
+from perdure.aws.tickets import TicketHolder
+from perdure.core.cursor import Cursor
+from perdure.core.entries import Actor
 from perdure.ports import SessionKey
-from perdure.testing.gateway import Connection
+from perdure.streams.delivery import Attachment
+from perdure.testing.gateway import ISSUER, Connection
 from perdure.testing.lambda_harness import TIMEOUTS, Context, JsonObject, LambdaHarness
 from perdure.testing.latency import LatencyLoop, LatencyModel
 from perdure.testing.virtual_queues import Message
@@ -37,7 +41,7 @@ class _HandedOver(BaseException):
 
 class _Container(Runtime):
     def run(self, work: Coroutine[Any, Any, T]) -> NoReturn:
-        raise _HandedOver(work)
+        raise _HandedOver(self.whole(work))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +91,17 @@ class OverlappingHarness(LambdaHarness):
         assert response.status == 202, response.body
 
     def watch(self, session_id: str) -> Connection:
-        """Return a new connection that is told of a session's changes."""
+        """Return a new connection that is sent a session's events, from the first on."""
         connection = Connection(f"connection{len(self.gateway.connections) + 1}=", authorizer={})
         self.gateway.connections[connection.connection_id] = connection
-        subscriptions = self._idle("socket").subscriptions
-        self.loop.run_until_complete(subscriptions.add(SessionKey("acme", session_id), connection.connection_id))
+        attachment = Attachment(session_id, Cursor().encode(session_id))
+        adding = self._idle("socket").subscriptions.add(
+            SessionKey("acme", session_id),
+            connection.connection_id,
+            TicketHolder(tenant="acme", actor=Actor(issuer=ISSUER, subject="ann")),
+            state=attachment.state(),
+        )
+        self.loop.run_until_complete(adding)
         return connection
 
     def close(self) -> None:

@@ -161,7 +161,8 @@ def _uses(service: str, operation: str, params: Json, place: str, client: Any) -
         return uses
     if service == "apigatewaymanagementapi":
         host, _, stage = client.meta.endpoint_url.removeprefix("https://").partition("/")
-        connections = f"arn:aws:execute-api:{place}:{host.partition('.')[0]}/{stage}/POST/@connections"
+        method = "DELETE" if operation == "DeleteConnection" else "POST"
+        connections = f"arn:aws:execute-api:{place}:{host.partition('.')[0]}/{stage}/{method}/@connections"
         return [Use("execute-api:ManageConnections", f"{connections}/{params['ConnectionId']}")]
     if service == "secretsmanager":
         # A secret's ARN ends in six characters that nobody chooses.

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from perdure.agents.built_ins import BUILT_IN_TOOLS
 from perdure.core import texts
+from perdure.core.cursor import advance_sequence
 from perdure.core.entries import Entry
 from perdure.core.expected import expected_dispatches, expected_timers, sweep_due_at
 from perdure.core.fates import TURN_ENDS, fates_of
@@ -184,3 +185,13 @@ def check_books(ending: Ending, world: World) -> None:
         if f": {texts.DID_NOT_RUN}" in outputs.get(number, ""):
             did = effects if tool in world.looks_up else began
             check(not did, f"{tool} is said not to have run, and it did")
+
+
+def check_viewer(sequences: Sequence[int], head: Head) -> None:
+    """Check what a viewer was sent: every durable event, the first time in order; one may come again (promise 4)."""
+    last = 0
+    for sequence in sequences:
+        told = advance_sequence(last, sequence)
+        check(told != "gap", f"a viewer got event {sequence} when it had {last}")
+        last = sequence if told == "accepted" else last
+    check(last == head.event_sequence, f"a viewer got {last} of {head.event_sequence} events")

@@ -1,0 +1,253 @@
+"""The pump of a WebSocket subscription: one at a time reads the session behind its viewer's place and sends in order.
+
+Whoever commits wakes it, and so does progress, a viewer's ping and a new subscription. A pump that dies leaves its
+place taken until its lease ends; the next one goes on from the last place that was kept. What our own protocol then
+sends again is recognised by its numbers; AI SDK's frames are numbered by what was sent, so such a connection is closed
+and its client reads the answer anew.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from perdure.access import Authorize, check_access
+from perdure.aws.clients import in_thread
+from perdure.aws.subscriptions import Subscription, Subscriptions
+from perdure.checks import Caller
+from perdure.core.cursor import Cursor
+from perdure.core.head import Head
+from perdure.errors import NotFoundError, PerdureError, StoreUnavailableError
+from perdure.feed import Feed, Follower
+from perdure.ports import NewId, Ports
+from perdure.reading import Reader
+from perdure.streams.delivery import Delivery
+from perdure.streams.kinds import restored
+from perdure.streams.parts import frame_texts
+
+logger = logging.getLogger("perdure")
+
+JsonObject = dict[str, Any]
+
+PUMP_TIME = timedelta(seconds=10)
+"""How long one pump sends at most, because a function waits for it (ours). A viewer that is slower than what it is
+sent gets the rest with the next change, or with its next ping."""
+
+FEED_EVENTS = 200
+"""Events that a pump reads at a time (ours)."""
+
+POST_ATTEMPTS = 4
+"""Posts of one frame while API Gateway answers 429."""
+
+FIRST_POST_DELAY_SECONDS = 0.1
+"""Wait after the first 429; doubles with each (ours)."""
+
+LOOK_AGAIN_SECONDS = 0.02
+"""Rest before a session is read again that was seen as it was before the commit which woke the pump."""
+
+TAKES = 3
+"""Times that a pump tries to take a place that becomes free at that moment, or of which no answer came."""
+
+
+class _GoneError(Exception):
+    """The connection is closed."""
+
+
+class _UnsentError(Exception):
+    """A frame could not be sent."""
+
+
+class Pump:
+    """Sends to the viewers of a deployment.
+
+    Args:
+        connections: Gives the client of the connections' management API.
+        authorize: Returns who else than its owner may see a session; asked with every look.
+    """
+
+    def __init__(
+        self,
+        ports: Ports,
+        subscriptions: Subscriptions,
+        connections: Callable[[], Any],
+        authorize: Callable[[], Authorize | None],
+        new_id: NewId,
+    ) -> None:
+        self._ports = ports
+        self._reader = Reader(self._ports)
+        self._follower = Follower(self._ports, self._reader)
+        self._subscriptions = subscriptions
+        self._connections = connections
+        self._authorize = authorize
+        self._new_id = new_id
+
+    async def deliver(self, subscription: Subscription, version: int = 0) -> None:
+        """Send a viewer what it has not been sent. Never raises.
+
+        Args:
+            version: The session is at least this far; a read that shows less is not believed.
+        """
+        owner = self._new_id()
+        try:
+            taken = await self._take(subscription, owner)
+            if taken is not None:
+                await self._send_all(taken, owner, version)
+        except _GoneError:
+            await self._forget(subscription)
+        except PerdureError as error:
+            logger.warning("a viewer could not be told", extra={"error": error.code})
+
+    async def close(self, connection_id: str) -> None:
+        """End a connection. Its client comes back, or not."""
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            await in_thread(self._connections().delete_connection, ConnectionId=connection_id)
+        except (BotoCoreError, ClientError) as error:
+            logger.info("a connection was closed already", extra={"error": type(error).__name__})
+
+    async def post(self, connection_id: str, frame: JsonObject) -> bool:
+        """Send one frame, in parts if it is large. False: the connection is gone, or takes nothing."""
+        try:
+            await self._post(connection_id, frame)
+        except (_GoneError, _UnsentError):
+            return False
+        return True
+
+    async def _take(self, subscription: Subscription, owner: str) -> Subscription | None:
+        """Take the pump's place, or leave the work to whoever has it."""
+        for tried in range(1, TAKES + 1):
+            try:
+                taken = await self._subscriptions.take(subscription, owner)
+                if taken is not None or not await self._subscriptions.wake(subscription):
+                    return taken  # if somebody else is at it, they look again before they end
+            except StoreUnavailableError:
+                if tried == TAKES:
+                    raise
+        return None
+
+    async def _send_all(self, taken: Subscription, owner: str, version: int) -> None:
+        delivery = restored(taken.kind, taken.key.session_id, taken.state)
+        if taken.unclean and not delivery.may_repeat:
+            await self._break_off(taken)
+            return
+        ends_at = self._ports.clock.now() + PUMP_TIME
+        while True:
+            state: JsonObject | None = delivery.state()
+            try:
+                frames, more = await self._frames(taken, delivery, version)
+                for frame in frames:
+                    await self._post(taken.connection_id, frame)
+                    state = delivery.state_behind(frame)
+                    if state is not None and frame is not frames[-1] and self._ports.clock.now() >= ends_at:
+                        raise _UnsentError
+            except NotFoundError as error:
+                await self._deny(taken, delivery, error)
+                return
+            except (_UnsentError, PerdureError):
+                await self._give_up(taken, owner, state)
+                return
+            if delivery.ended:
+                await self._subscriptions.remove(taken.key, taken.connection_id, taken.name)
+                return
+            late = self._ports.clock.now() >= ends_at
+            if more and not late:
+                continue
+            wakes = await self._subscriptions.release(taken, owner, delivery.state(), though_woken=late)
+            if wakes is None:
+                return
+            taken = replace(taken, wakes=wakes)
+            version = (await self._ports.store.load(taken.key)).head.version
+
+    async def _give_up(self, taken: Subscription, owner: str, state: JsonObject | None) -> None:
+        """Leave a viewer to whom something could not be sent where it stands, for the next pump.
+
+        Args:
+            state: Where that is. None: it can't be told.
+        """
+        if state is not None:
+            await self._subscriptions.release(taken, owner, state, though_woken=True)
+        else:
+            await self._break_off(taken)
+
+    async def _frames(self, taken: Subscription, delivery: Delivery, version: int) -> tuple[list[JsonObject], bool]:
+        """Return the frames of what follows, and whether there may be more by now.
+
+        Raises:
+            NotFoundError: The viewer may see the session no more.
+        """
+        if taken.ends_at <= self._ports.clock.now():
+            raise NotFoundError("the token of this connection has ended: connect again", code="unauthorized")
+        if frames := delivery.opened():
+            return frames, True
+        if delivery.cursor is None:
+            return delivery.take_snapshot(await self._snapshot(taken)), True
+        feed = await self._read(taken, delivery, version)
+        self._check(taken, feed.head)
+        return delivery.take(feed), not feed.whole
+
+    async def _read(self, taken: Subscription, delivery: Delivery, version: int) -> Feed:
+        assert delivery.cursor is not None
+        after = Cursor.decode(delivery.cursor, taken.key.session_id)
+        while True:
+            feed = await self._follower.feed(taken.key, after=after, limit=FEED_EVENTS, messages=delivery.messages)
+            if feed.head.version >= version:
+                return feed
+            await self._ports.clock.sleep(LOOK_AGAIN_SECONDS)
+
+    async def _snapshot(self, taken: Subscription) -> JsonObject:
+        head = (await self._ports.store.load(taken.key)).head
+        self._check(taken, head)
+        return await self._reader.snapshot(taken.key, head if head.exists else None)
+
+    def _check(self, taken: Subscription, head: Head) -> None:
+        holder = taken.holder
+        caller = Caller(tenant=holder.tenant, actor=holder.actor, until=holder.until)
+        check_access(self._authorize(), caller, taken.key, head, "read")
+
+    async def _deny(self, taken: Subscription, delivery: Delivery, error: NotFoundError) -> None:
+        """Say why nothing more comes. With its token a connection ends as a whole."""
+        await self._subscriptions.remove(taken.key, taken.connection_id, taken.name)
+        for frame in delivery.refused(error.code, error.message):
+            await self.post(taken.connection_id, frame)
+        if error.code == "unauthorized":
+            await self.close(taken.connection_id)
+
+    async def _break_off(self, taken: Subscription) -> None:
+        await self._subscriptions.remove(taken.key, taken.connection_id, taken.name)
+        await self.close(taken.connection_id)
+
+    async def _forget(self, subscription: Subscription) -> None:
+        try:
+            await self._subscriptions.forget(subscription)
+        except PerdureError as error:
+            logger.warning("a subscription of a gone viewer was left behind", extra={"error": error.code})
+
+    async def _post(self, connection_id: str, frame: JsonObject) -> None:
+        for text in frame_texts(frame):
+            await self._post_text(connection_id, text.encode("ascii"))
+
+    async def _post_text(self, connection_id: str, data: bytes) -> None:
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        from perdure.aws.errors import GONE, code_of, status_of
+
+        post = self._connections().post_to_connection
+        for attempt in range(POST_ATTEMPTS):
+            if attempt:
+                await self._ports.clock.sleep(FIRST_POST_DELAY_SECONDS * 2 ** (attempt - 1))
+            try:
+                await in_thread(post, ConnectionId=connection_id, Data=data)
+            except (BotoCoreError, ClientError) as error:
+                if code_of(error) in GONE or status_of(error) == 410:
+                    raise _GoneError from None
+                if status_of(error) != 429:
+                    logger.warning("a frame could not be sent", extra={"error": type(error).__name__})
+                    raise _UnsentError from error
+            else:
+                return
+        logger.warning("a viewer could not be told of a change: too many requests")
+        raise _UnsentError
