@@ -20,6 +20,7 @@ from pathlib import Path
 from perdure import function_tool
 from perdure.agents.demo_model import reply
 from perdure.agents.example import support_agent
+from perdure.core.usage import CallUsage
 from perdure.errors import ModelCallError
 from perdure.models import Reply, ScriptedModel, call, tool_results, user_texts
 from waiting_tools import TOOLS, asked_for
@@ -59,7 +60,17 @@ class Directed(ScriptedModel):
                 await asyncio.sleep(0.01)
 
 
+USED = CallUsage(
+    input_tokens=1200, cached_input_tokens=1000, output_tokens=80, reasoning_tokens=30, cost="0.0021", currency="USD"
+)
+
+
 def directed(request):
+    said = answer(request)
+    return replace(Reply(text=said) if isinstance(said, str) else said, usage=USED)
+
+
+def answer(request):
     fault = json.loads((HERE / "fault").read_text())
     if fault:
         raise ModelCallError(**fault)

@@ -59,6 +59,8 @@ def test_the_timeline_tells_who_decided_after_how_long_and_in_which_commit(page:
     expect(answers(page)).to_have_count(3)
 
     expect(turn.locator("summary .badge").first).to_have_text("completed")
+    expect(turn).to_contain_text("3 model calls · 3,600 in (3,000 cached), 240 out (90 reasoning), 0.0063 USD")
+    expect(page.locator("#usage")).to_contain_text("0.0063 USD")
     expect(graph(page)).to_have_accessible_name(re.compile(r"^Run: admitted, then model completed, .* then answered$"))
     expect(graph(page).locator("[data-current]")).to_have_count(0)
     expect(timeline(page)).to_contain_text(["model", "lookup_order", "model", "refund_order", "model"])

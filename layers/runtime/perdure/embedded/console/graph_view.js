@@ -10,6 +10,8 @@ const TOP = 18;
 const LEFT = 30;
 const RADIUS = 11;
 
+const FIT = 6; // so many columns may shrink a little; more are scrolled
+
 const SIGNS = { ask: "?", wait: "…", more: "+" };
 
 /** Return `{ node, update(graph) }`. */
@@ -21,15 +23,21 @@ export function graphView() {
   node.setAttribute("role", "group");
   node.setAttribute("aria-label", "Graph of the run");
   node.append(svg);
+  let shown = null;
   return {
     node,
-    update({ columns, label }) {
+    update(graph) {
+      const json = JSON.stringify(graph);
+      if (json === shown) return; // where the reader has scrolled to stays
+      shown = json;
+      const { columns, label } = graph;
       const rows = Math.max(...columns.map(({ nodes }) => nodes.length));
       const [width, height] = [(columns.length - 1) * COLUMN + 2 * LEFT, (rows - 1) * ROW + TOP + 30];
       setAttribute(svg, "viewBox", `0 0 ${width} ${height}`);
       setAttribute(svg, "width", width);
       setAttribute(svg, "height", height);
       setAttribute(svg, "aria-label", label);
+      setAttribute(svg, "data-fits", columns.length <= FIT);
       svg.replaceChildren(...columns.flatMap((column, index) => lines(columns, index)), ...columns.flatMap(places));
       const lit = columns.findLastIndex(({ nodes }) => nodes.some(({ current }) => current));
       if (lit >= 0) node.scrollLeft = LEFT + lit * COLUMN - node.clientWidth / 2;

@@ -137,11 +137,16 @@ function rowOf(summary, current) {
   return {
     key: summary.session_id,
     title: summary.title ?? null,
-    preview: summary.preview ?? "",
+    preview: plain(summary.preview ?? ""),
     badge: badgeOf(summary),
     at: summary.last_activity_at ?? null,
     current: summary.session_id === current,
   };
+}
+
+// The start of an answer, without the signs that it is formatted with.
+function plain(preview) {
+  return preview.replace(/^#{1,6} /, "").replace(/\*\*|`/g, "");
 }
 
 function badgeOf(summary) {
