@@ -26,6 +26,7 @@ import { view } from "./view.js";
 import { activityText, countdownText, gateText, waitingBadge } from "./wording.js";
 
 const NEAR_END_PX = 80;
+const RENAMING = "/v1/sessions/{session_id}/title";
 
 const $ = (id) => document.getElementById(id);
 const list = sessionList($("sessions"), { onError: showError });
@@ -86,6 +87,7 @@ let session = null;
 let state = null;
 let drawn = null; // the state that the screen shows
 let agents = null; // what there is to choose from; null: not known yet
+let renames = false; // whether the API takes titles
 let scheduled = false;
 
 // --- drawing ----------------------------------------------------------------------------------
@@ -104,7 +106,7 @@ function draw() {
 function drawSession(shown) {
   const scroller = $("scroller");
   const atEnd = isAtEnd();
-  title.update({ sessionId: shown.sessionId, title: shown.title, changeable: shown.exists && shown.renamable });
+  title.update({ sessionId: shown.sessionId, title: shown.title, changeable: shown.exists && renames });
   drawAgent(shown);
   drawWaitingFor(shown.waiting);
   show($("session-controls"), shown.exists);
@@ -201,9 +203,10 @@ async function loadAgents() {
     ({ agents } = await get("/v1/agents"));
     const names = agents.map(({ name }) => el("option", { value: name }, name));
     $("agent-choice").querySelector("select").replaceChildren(...names);
+    renames ||= RENAMING in (await get("/openapi.json")).paths;
     draw();
   } catch {
-    agents = null; // without it there is no choice
+    // without it there is no choice
   }
 }
 

@@ -21,7 +21,6 @@ export function view(state) {
     sessionId: state.sessionId,
     agent: state.snapshot?.agent ?? null,
     title: state.doing.title?.title ?? state.title ?? state.snapshot?.title ?? null,
-    renamable: true,
     items: [...withNotices(state, items, turn !== null), ...outboxItems(state), ...requestsOf(state)],
     grants: grantsOf(state),
     inbox: inboxOf(state, turn),
