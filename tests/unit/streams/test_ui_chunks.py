@@ -256,6 +256,18 @@ def test_an_answer_of_text_in_several_parts_keeps_them() -> None:
     ]
 
 
+def test_a_part_that_had_ended_and_goes_on_in_the_commit_is_given_anew() -> None:
+    log = Log()
+    log.commit(*begun())
+    log.live("text_delta", "model-1-0", text="One", segment=0)
+    log.live("reasoning_delta", "model-1-0", text="hm", segment=1)
+    log.commit(*stepped("model-1-0"), said("message-2-0", text("One more"), reasoning("hm")), COMPLETED)
+
+    parts = message_of(mapped(log.items))["parts"]
+
+    assert [part.get("text") for part in parts[1:]] == ["One more", "hm"]
+
+
 def test_half_a_character_between_two_pieces_is_no_trouble() -> None:
     log = Log()
     log.commit(*begun())
