@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
@@ -32,6 +32,9 @@ from perdure.aws.holders import read_holder
 from perdure.core.codec import from_millis
 from perdure.errors import PerdureError, StoreUnavailableError, UnauthorizedError
 from perdure.service import Caller, Service
+
+if TYPE_CHECKING:
+    import uvicorn
 
 JsonObject = dict[str, Any]
 
@@ -71,12 +74,19 @@ def serve(app: Starlette) -> None:
     import uvicorn
 
     logging.getLogger("uvicorn.error").addFilter(is_a_fault)
-    uvicorn.run(
+    uvicorn.Server(server_config(app, port=int(os.environ.get(PORT_VARIABLE, DEFAULT_PORT)))).run()
+
+
+def server_config(app: Starlette, *, port: int) -> uvicorn.Config:
+    """Return how the app is served: to this container alone, and without a word about addresses, which hold tickets."""
+    import uvicorn
+
+    return uvicorn.Config(
         app,
         host="127.0.0.1",
-        port=int(os.environ.get(PORT_VARIABLE, DEFAULT_PORT)),
+        port=port,
         log_config=None,
-        access_log=False,  # an address may hold a ticket
+        access_log=False,
         server_header=False,
         proxy_headers=False,
         lifespan="off",
