@@ -20,6 +20,7 @@ ORDER = (
     "test_remote_work",
     "test_outsiders",
     "test_sockets",
+    "test_streams",
     "test_sample_events",
     "test_operation",
     "test_faults",

@@ -59,6 +59,11 @@ class Emulator:
         self._environment: dict[str, str] = {}
 
     @property
+    def environment(self) -> dict[str, str]:
+        """What functions have in theirs beside what the template gives them."""
+        return dict(self._environment)
+
+    @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 

@@ -44,7 +44,7 @@ def artifacts(folder: Path, *, version: str = "1") -> Path:
         shutil.rmtree(folder)
     shutil.copytree(BUILT, folder)
     layers = folder / "DependenciesLayer" / "python"
-    for theirs in list(layers.rglob("*.cpython-313-aarch64-linux-gnu.so")):
+    for theirs in [*layers.rglob("*.cpython-313-aarch64-linux-gnu.so"), *layers.rglob("*.abi3.so")]:
         ours = theirs.relative_to(layers).with_name(theirs.name.replace("aarch64", platform.machine()))
         theirs.unlink()
         shutil.copy2(NATIVE / ours, layers / ours)

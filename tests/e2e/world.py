@@ -66,6 +66,7 @@ def deployed(folder: Path, *, guarded: bool = False) -> Iterator[World]:
                 WebhookSecretsArn=hook_secrets["ARN"],
                 AllowedOrigins=f"{PAGE},http://localhost:5173",
                 LogLevel="DEBUG",
+                StreamAccessLogs="on",
                 ScheduleLeadSeconds=str(LEAD_SECONDS),
                 StepConcurrency="4",  # each step that runs at the same time is a process to start
             )

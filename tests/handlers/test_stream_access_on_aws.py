@@ -71,9 +71,8 @@ def test_an_issuer_that_does_not_answer_is_an_error_of_ours_and_nobody_gets_in(h
 
 @pytest.mark.parametrize("header", ["Basic YTpi", "Bearer", "Bearer ", "bearer"])
 def test_only_a_bearer_token_is_a_token(harness: LambdaHarness, header: str) -> None:
-    streamed = harness.gateway.stream("GET", EVENTS, token="", headers={"Authorization": header})
-
-    assert streamed.status == 401
+    for sent in (header, f"Token {harness.issuer.token()}", harness.issuer.token()):
+        assert harness.gateway.stream("GET", EVENTS, token="", headers={"Authorization": sent}).status == 401
 
 
 def test_a_ticket_opens_one_stream_for_whom_it_was_given_to(harness: LambdaHarness) -> None:
@@ -93,6 +92,7 @@ def test_a_ticket_of_a_token_that_has_ended_opens_nothing(harness: LambdaHarness
     harness.clock.advance(5)
 
     assert harness.gateway.stream("GET", EVENTS, token="", query=ticket).status == 401
+    assert harness.invocations[-1].function == "authorize_stream"
 
 
 def test_f143_nobody_gets_somebody_elses_session(harness: LambdaHarness) -> None:
