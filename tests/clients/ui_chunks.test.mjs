@@ -7,7 +7,7 @@ import { after, before, describe, it } from "node:test";
 import { parseJsonEventStream } from "@ai-sdk/provider-utils";
 import { DefaultChatTransport, readUIMessageStream, uiMessageChunkSchema } from "ai";
 
-import { Api, assertSame, fresh, range, reach } from "./lib/api.mjs";
+import { Api, assertSame, fresh, range, reach, until } from "./lib/api.mjs";
 import { LINKS, Page, assertWhole } from "./lib/page.mjs";
 import { Proxy } from "./lib/proxy.mjs";
 import { Server } from "./lib/server.mjs";
@@ -92,6 +92,23 @@ describe("the UI message stream", { concurrency: true }, () => {
       parts.filter((part) => part.type === "tool_call").map((part) => [part.tool_call_id, part.arguments]),
       "the calls",
     );
+  });
+
+  it("goes on behind what a page was given that loads in the middle of an answer", async () => {
+    const session = fresh("load");
+    const wish = `talk hold:${session}`;
+    const first = new Page(LINKS.http, server.url, session);
+    const saying = first.say(wish);
+    await until(() => first.texts[0]?.length === 3 * 14, "three pieces");
+
+    const { messages, resume_token: token } = await api.get(`/v1/sessions/${session}?format=ui`);
+    const second = new Page(LINKS.http, server.url, session, { messages });
+    second.token = token;
+    server.release(session);
+    await Promise.all([saying, second.resume()]);
+
+    assertSame(messages.map((message) => message.role), ["user"], "what is stored of an answer that is not whole");
+    assertSame(second.conversation, first.conversation, "the conversation");
   });
 
   it("goes on in the step where a page is, wherever the stream breaks, and doubles no text", async () => {
