@@ -161,6 +161,49 @@ export function chatSuite(name, link) {
       assert.equal(open.chat.status, "ready");
     });
 
+    it("runs what was asked for, whatever the page that approves it makes of it", async () => {
+      const open = page("refund");
+
+      await open.say("refund 7");
+      calls(open.message)[0].input = { order_id: "9", amount: 9999 };
+      await open.decide([calls(open.message)[0].approval.id, true]);
+
+      assert.equal(calls(open.message)[0].output, "paid 5.5 for 7");
+      await assertWhole(server, open, "refund 7", "read again");
+    });
+
+    it("shows what became of a call to a page that decides too late", async () => {
+      const early = page("refund");
+      await early.say("refund 7 8");
+      const late = new Page(link, server.url, early.session, { messages: structuredClone(early.chat.messages) });
+      const [first, second] = calls(early.message).map((part) => part.approval.id);
+
+      await api.post(`/v1/sessions/${early.session}/interrupts/${first}`, { approved: true });
+      await early.decide([first, false], [second, true]);
+      await late.decide([first, false], [second, false]);
+
+      assertSame(calls(early.message).map((part) => part.state), ["output-available", "output-available"], "the outcomes");
+      assertSame(late.conversation, early.conversation, "the conversation");
+      const refused = early.events.filter((event) => event.type === "decision_refused");
+      assertSame(refused.map((event) => event.payload.interrupt_id), [first], "what was refused");
+    });
+
+    it("gives a message that comes while another is answered an answer of its own", async () => {
+      const first = page("talk");
+      const answering = first.say(`talk hold:${first.session}`);
+      await until(() => first.texts[0]?.length === 3 * 14, "three pieces");
+
+      const second = new Page(link, server.url, first.session);
+      const waiting = second.say("missing", 2);
+      await until(async () => (await api.snapshot(first.session)).inbox.length === 1, "it waits");
+      server.release(first.session);
+      await Promise.all([answering, waiting]);
+
+      assert.equal(first.message.id, "turn-1-assistant");
+      assertSame([...first.texts, ...second.texts], await answers(first.session), "the texts");
+      assertSame(second.chat.messages.map((message) => message.role), ["user", "assistant"], "the second page");
+    });
+
     it("holds the same message wherever the answer to a decision breaks", async () => {
       const pages = await Promise.all(
         range(0, 16).map(async (frames) => {
