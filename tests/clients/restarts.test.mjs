@@ -12,6 +12,7 @@ import { Server } from "./lib/server.mjs";
 const CLIENTS = {
   "an EventSource": eventSource,
   "a Chat over HTTP": chat(LINKS.http),
+  "a Chat over a WebSocket": chat(LINKS.socket),
   "an HttpAgent": httpAgent,
 };
 
