@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from perdure.errors import ContextOverflowError, PerdureError, ToolExecutionError, UnsettledError
     from perdure.run import Run
     from perdure.run_items import Decision, Fragment, RunMessage
+    from perdure.sinks import EventSink, Notice
 
 __all__ = [
     "BUILT_IN_TOOLS",
@@ -50,11 +51,13 @@ __all__ = [
     "ContextOverflowError",
     "Decision",
     "DidNotHappenError",
+    "EventSink",
     "EventTimeoutError",
     "FileRef",
     "Fragment",
     "InboxSettings",
     "InstructionContext",
+    "Notice",
     "Occurrence",
     "PerdureError",
     "PromptSection",
@@ -93,11 +96,13 @@ _HOMES = {
     "ContextOverflowError": ("perdure.errors", "ContextOverflowError"),
     "Decision": ("perdure.run_items", "Decision"),
     "DidNotHappenError": ("perdure.agents.waiting", "DidNotHappenError"),
+    "EventSink": ("perdure.sinks", "EventSink"),
     "EventTimeoutError": ("perdure.agents.waiting", "EventTimeoutError"),
     "FileRef": ("perdure.core.entries", "FileRef"),
     "Fragment": ("perdure.run_items", "Fragment"),
     "InboxSettings": ("perdure.agents.inbox", "InboxSettings"),
     "InstructionContext": ("perdure.agents.definition", "InstructionContext"),
+    "Notice": ("perdure.sinks", "Notice"),
     "Occurrence": ("perdure.agents.schedules", "Occurrence"),
     "PerdureError": ("perdure.errors", "PerdureError"),
     "PromptSection": ("perdure.agents.prompt", "PromptSection"),

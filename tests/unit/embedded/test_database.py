@@ -262,7 +262,8 @@ LEASES_OF_VERSION_1 = """
 def set_back_to_version_1(file: Path) -> None:
     Database.open(file).close()
     with contextlib.closing(sqlite3.connect(file)) as connection:
-        connection.execute("DROP TABLE leases")
+        for table in ("sinks", "sink_places", "leases"):
+            connection.execute(f"DROP TABLE {table}")
         connection.execute(LEASES_OF_VERSION_1)
         connection.execute("INSERT INTO leases VALUES ('local', 's-1', 'call-2-0', 1, 'anna', 5000, 1, 0)")
         connection.execute("PRAGMA user_version = 1")

@@ -147,7 +147,7 @@ async def test_a_turn_that_was_stopped_before_its_step_began_ends_without_a_prov
         assert (await stage.event_types())[-1] == "turn_cancelled"
 
 
-async def test_a_worker_that_lost_its_lease_stops_and_commits_nothing() -> None:
+async def test_a_worker_that_lost_its_lease_stops_and_commits_nothing(caplog: pytest.LogCaptureFixture) -> None:
     model = HangingModel(TextDelta("half"))
     async with open_stage(an_agent(model=model)) as stage:
         await stage.send("hi")
@@ -162,6 +162,7 @@ async def test_a_worker_that_lost_its_lease_stops_and_commits_nothing() -> None:
         assert step.done()
         assert model.closed
         assert (await stage.head()).version == 1
+        assert [r.__dict__["event"] for r in caplog.records] == ["lease_lost"]
 
 
 async def test_a_long_call_keeps_its_lease() -> None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from perdure.agents.step import answered
+from perdure.operator_events import tell
 
 JsonObject = dict[str, Any]
-logger = logging.getLogger(__name__)
-
 _WORDS = ("text", "reasoning")
 
 
@@ -56,8 +54,8 @@ async def complaint_about(acceptance: Acceptance, answer: Answer) -> str | None:
         return None if answer.has_output else "the model answered with nothing, and this agent requires output"
     try:
         verdict = await answered(acceptance(answer))
-    except Exception as error:  # user code
-        logger.warning("an answer could not be checked", exc_info=True)
+    except Exception as error:  # noqa: BLE001 - user code
+        tell("fault", "an answer could not be checked", error=error)
         return f"the check of the answer failed with {type(error).__name__}"
     if verdict is None or verdict is True:
         return None

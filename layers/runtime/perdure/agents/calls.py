@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 import json
-import logging
 import math
 import re
 from collections.abc import Collection, Sequence
@@ -22,10 +21,9 @@ from perdure.agents.waiting import kept_value
 from perdure.core.commands import RequestedCall
 from perdure.errors import ConfigurationError
 from perdure.models.surrogates import mended
+from perdure.operator_events import tell
 
 JsonObject = dict[str, Any]
-logger = logging.getLogger(__name__)
-
 MAX_ARGUMENT_DEPTH = 100
 """Nesting of arguments, in levels. Our own choice: half of what pydantic's JSON parser takes (200)."""
 
@@ -102,8 +100,8 @@ def _shown(call: DeferredCall, tool: FunctionTool | None) -> JsonObject | None:
     if call.metadata is not None:
         try:
             shown["provider_metadata"] = kept_value(call.metadata, "the metadata of a call")
-        except ConfigurationError:  # the turn goes on without it
-            logger.warning("a call's metadata could not be kept", extra={"tool": call.tool_name}, exc_info=True)
+        except ConfigurationError as error:  # the turn goes on without it
+            tell("fault", "a call's metadata could not be kept", error=error, tool_name=call.tool_name)
     if tool is not None and tool.metadata is not None:
         shown["tool_metadata"] = dict(tool.metadata)
     return shown or None
@@ -128,8 +126,8 @@ def _checked(tool: FunctionTool | BuiltInTool, arguments: JsonObject) -> tuple[J
         return tool.validate(arguments), ""
     except ValueError as error:
         return arguments, str(error) or "they were refused"
-    except Exception as error:  # user code, such as a field's own validator
-        logger.warning("arguments could not be checked", extra={"tool": tool.name}, exc_info=True)
+    except Exception as error:  # noqa: BLE001 - user code, such as a field's own validator
+        tell("fault", "arguments could not be checked", error=error, tool_name=tool.name)
         return arguments, f"their check failed with {type(error).__name__}"
 
 
@@ -171,8 +169,8 @@ def storable_name(name: str) -> str:
 def _needs_approval(tool_name: str, policy: EffectivePolicy, arguments: JsonObject) -> bool:
     try:
         return policy.needs_approval(copy.deepcopy(arguments))  # a rule that changes them changes a copy
-    except Exception:  # user code; a rule that can't decide must not let a call pass
-        logger.warning("approval rule failed, so a person is asked", extra={"tool": tool_name}, exc_info=True)
+    except Exception as error:  # noqa: BLE001 - user code; a rule that can't decide must not let a call pass
+        tell("fault", "approval rule failed, so a person is asked", error=error, tool_name=tool_name)
         return True
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
@@ -14,13 +13,12 @@ from perdure.api.ag_ui_plan import Plan, plan_of
 from perdure.api.messages import ApiRequest, ApiResponse, JsonObject, StreamBrokenOffError
 from perdure.api.route import COMMAND_ERRORS, Call, Route
 from perdure.errors import RequestError, TransientError
+from perdure.operator_events import tell
 from perdure.streams.ag_ui import AgUiRun
 from perdure.streams.ag_ui_ending import waits_for_people
 
 if TYPE_CHECKING:
     from perdure.service import Caller, Service
-
-logger = logging.getLogger("perdure.api")
 
 
 async def _run_ag_ui(call: Call, request: ApiRequest) -> ApiResponse:
@@ -49,8 +47,8 @@ async def _pieces(
         raise StreamBrokenOffError(f"the session can't be read now: {error.message}") from error
     except RequestError as error:
         yield b"".join(frame(event) for event in run.fail(error.code, error.message))
-    except Exception as error:
-        logger.exception("an AG-UI run failed unexpectedly", extra={"session_id": plan.session_id})
+    except Exception as error:  # noqa: BLE001 - a stream ends with a word of its own
+        tell("fault", "an AG-UI run failed unexpectedly", error=error, session_id=plan.session_id)
         message = f"something went wrong on the server ({type(error).__name__}); its log says what"
         yield b"".join(frame(event) for event in run.fail("internal", message))
 

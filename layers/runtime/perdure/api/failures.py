@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-
 from perdure.api.messages import ApiResponse, JsonObject, json_response
 from perdure.errors import (
     ConflictError,
@@ -21,8 +19,7 @@ from perdure.errors import (
     UnsettledError,
     UnsupportedMediaTypeError,
 )
-
-logger = logging.getLogger("perdure.api")
+from perdure.operator_events import tell
 
 STATUSES: dict[type[PerdureError], int] = {
     InvalidRequestError: 400,
@@ -48,7 +45,7 @@ def failure(error: Exception) -> ApiResponse:
     """Return the response to an error. What nobody expected is logged and told without details."""
     status = next((status for kind, status in STATUSES.items() if isinstance(error, kind)), None)
     if status is None or not isinstance(error, PerdureError):
-        logger.error("request failed unexpectedly", exc_info=error)
+        tell("fault", "request failed unexpectedly", error=error)
         return envelope(500, "internal", "something went wrong on the server; its log says what", retryable=False)
     run = error.run if isinstance(error, UnsettledError) else None
     return envelope(status, error.code, error.message, retryable=isinstance(error, RETRYABLE), run=run)

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -17,11 +16,11 @@ from perdure.aws.bootstrap import Runtime
 from perdure.aws.limits import DEADLINE_MARGIN
 from perdure.aws.messages import StepQueueMessage, TimerMessage, UnreadableMessageError, read_step_or_timer
 from perdure.core.expected import expected_timers
+from perdure.errors import TransientError
+from perdure.operator_events import OperatorEvent, tell
 from perdure.ports import SessionKey
 from perdure.steps.base import HotTurn, StepDeps, StepMessage
 from perdure.steps.firing import FIRING_BUDGET
-
-logger = logging.getLogger("perdure")
 
 JsonObject = dict[str, Any]
 Handler = Callable[[JsonObject, Any], JsonObject]
@@ -115,12 +114,13 @@ def _queue_handler(
     async def one(container: Runtime, record: JsonObject, deadline: datetime | None) -> bool:
         try:
             await work(container, read(record["body"]), deadline)
-        except UnreadableMessageError:
+        except UnreadableMessageError as error:
             # After its last receive it is a dead letter, where a person can look at it.
-            logger.exception("a queue message is none of ours", extra={"message_id": record["messageId"]})
+            tell("fault", "a queue message is none of ours", error=error, message_id=record["messageId"])
             return False
-        except Exception:
-            logger.exception("a queue message failed", extra={"message_id": record["messageId"]})
+        except Exception as error:  # noqa: BLE001 - whatever it is, the message comes again
+            kind: OperatorEvent = "outage" if isinstance(error, TransientError) else "fault"
+            tell(kind, "a queue message failed", error=error, message_id=record["messageId"])
             return False
         return True
 

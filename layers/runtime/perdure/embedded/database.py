@@ -25,12 +25,27 @@ T = TypeVar("T")
 APPLICATION_ID = 0x50524452
 """`PRAGMA application_id` of our files: "PRDR" in ASCII."""
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """`PRAGMA user_version` of our files. A file with a lower one is brought up to date when a runtime opens it; one with a
 higher one was written by a newer Perdure and is left alone."""
 
 BUSY_SECONDS = 5.0
 """How long to wait for a lock of SQLite's, which a reader in another process may hold while it recovers the log."""
+
+_SINKS = (
+    "CREATE TABLE sinks (name TEXT PRIMARY KEY) WITHOUT ROWID",
+    """
+    CREATE TABLE sink_places (
+        sink TEXT NOT NULL,
+        tenant TEXT NOT NULL,
+        session_id TEXT NOT NULL,
+        version INTEGER NOT NULL,
+        event_index INTEGER NOT NULL,
+        failing_since INTEGER,
+        PRIMARY KEY (sink, tenant, session_id)
+    ) WITHOUT ROWID
+    """,
+)
 
 _SCHEMA = (
     """
@@ -86,10 +101,12 @@ _SCHEMA = (
         PRIMARY KEY (tenant, session_id, step_id)
     ) WITHOUT ROWID
     """,
+    *_SINKS,
 )
 
 _CHANGES: dict[int, tuple[str, ...]] = {
     2: ("ALTER TABLE leases ADD COLUMN checkpoint TEXT",),
+    3: _SINKS,
 }
 """What makes a file of the version before into one of this version. `_SCHEMA` is what all of them together make."""
 

@@ -16,7 +16,7 @@ from perdure.ports import Clock, SessionKey
 T = TypeVar("T")
 
 
-class _Alarm(Generic[T]):
+class Alarm(Generic[T]):
     """Hands things over when their time has come. One task sleeps on the clock until the earliest of them.
 
     Args:
@@ -70,7 +70,7 @@ class EmbeddedQueue:
         self._clock = clock
         self._ready: OrderedDict[SessionKey, deque[Dispatch]] = OrderedDict()
         self._some_ready = asyncio.Event()
-        self._delayed: _Alarm[tuple[SessionKey, Dispatch]] = _Alarm(clock, self._is_ready, early=True)
+        self._delayed: Alarm[tuple[SessionKey, Dispatch]] = Alarm(clock, self._is_ready, early=True)
 
     async def send(self, key: SessionKey, dispatch: Dispatch) -> None:
         """See `StepQueue.send`."""
@@ -109,7 +109,7 @@ class EmbeddedTimers:
         self._set: set[tuple[SessionKey, Timer]] = set()
         self._fired: deque[tuple[SessionKey, Timer]] = deque()
         self._some_fired = asyncio.Event()
-        self._alarm: _Alarm[tuple[SessionKey, Timer]] = _Alarm(clock, self._is_due)
+        self._alarm: Alarm[tuple[SessionKey, Timer]] = Alarm(clock, self._is_due)
 
     async def set(self, key: SessionKey, timer: Timer) -> None:
         """See `Timers.set`."""

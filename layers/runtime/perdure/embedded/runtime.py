@@ -17,6 +17,7 @@ from perdure.embedded.database import Database
 from perdure.embedded.leases import SqliteLeases
 from perdure.embedded.live import EmbeddedLive
 from perdure.embedded.queue import EmbeddedQueue, EmbeddedTimers
+from perdure.embedded.sinks import SinkPumps
 from perdure.embedded.store import SqliteSessionStore
 from perdure.embedded.turnstile import Turnstiles
 from perdure.embedded.worker import EmbeddedWorker
@@ -24,6 +25,7 @@ from perdure.ports import Clock, NewId, Ports
 from perdure.service import LOCAL_CALLER, Caller, Service
 from perdure.session import BoundService, Session
 from perdure.signed_approvals import secret_bytes
+from perdure.sinks import EventSink, check_sinks
 from perdure.steps.base import HotTurn, StepDeps
 from perdure.webhooks import Webhook
 
@@ -32,6 +34,10 @@ JsonObject = dict[str, Any]
 
 FORCE_SECONDS = 5.0
 """How long steps that are aborted may take to let go, in seconds. Our own choice: a connection closes in less."""
+
+
+SINK_GRACE_SECONDS = 5.0
+"""How long sinks may take for the last events when a runtime closes, in seconds; the rest waits for the next start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +66,9 @@ class EmbeddedRuntime:
         authorize: Authorize | None = None,
         webhooks: Sequence[Webhook] = (),
         approval_secret: str | None = None,
+        sinks: Sequence[EventSink] = (),
     ) -> None:
+        check_sinks(sinks)
         for webhook in webhooks:
             webhook.secret()  # a server that could verify nothing must not start
         if approval_secret is not None:
@@ -73,6 +81,8 @@ class EmbeddedRuntime:
         self._authorize = authorize
         self._webhooks = webhooks
         self._approval_secret = approval_secret
+        self._sinks = sinks
+        self._pumps: SinkPumps | None = None
         self._database: Database | None = None
         self._worker: EmbeddedWorker | None = None
         self.service: Service
@@ -82,8 +92,10 @@ class EmbeddedRuntime:
         self._database = database
         queue, timers = EmbeddedQueue(self._clock), EmbeddedTimers(self._clock)
         leases = SqliteLeases(database)
+        pumps = SinkPumps(self._sinks, database, self._clock) if self._sinks else None
+        store = SqliteSessionStore(database, committed=pumps.committed if pumps is not None else None)
         ports = Ports(
-            store=SqliteSessionStore(database),
+            store=store,
             leases=leases,
             queue=queue,
             timers=timers,
@@ -99,8 +111,13 @@ class EmbeddedRuntime:
         )
         self._worker = EmbeddedWorker(deps, queue, timers, leases)
         try:
+            if pumps is not None:
+                await pumps.start(store)
+                self._pumps = pumps
             await self._worker.start()
         except BaseException:
+            if pumps is not None:
+                await pumps.stop(0)
             await asyncio.to_thread(database.close)
             raise
         return self
@@ -123,6 +140,9 @@ class EmbeddedRuntime:
         if worker is not None:
             grace = self._grace_seconds if grace_seconds is None else grace_seconds
             remaining = await worker.stop(grace_seconds=grace, force_seconds=force_seconds)
+        if self._pumps is not None:
+            await self._pumps.stop(SINK_GRACE_SECONDS)
+            self._pumps = None
         if database is not None:
             await asyncio.to_thread(database.close)
         return Closed(outcome="timed_out" if remaining else "settled", remaining=remaining)
@@ -159,6 +179,7 @@ def open_runtime(
     authorize: Authorize | None = None,
     webhooks: Sequence[Webhook] = (),
     approval_secret: str | None = None,
+    sinks: Sequence[EventSink] = (),
 ) -> EmbeddedRuntime:
     """Open the durable sessions of one SQLite file, in this process: `async with perdure.open(...) as runtime`.
 
@@ -171,6 +192,8 @@ def open_runtime(
         webhooks: Whose signed events become messages (`perdure.webhooks`).
         approval_secret: What signed approvals are signed with, 24 bytes or more; None: the environment variable
             `PERDURE_APPROVAL_SECRET`, if there are any (`Session.approval_request`).
+        sinks: Where the events of all sessions go after their commits (`perdure.sinks`). One that was never here before
+            begins with what is committed from now on.
 
     Raises:
         DatabaseInUseError: Another process has the file open.
@@ -186,4 +209,5 @@ def open_runtime(
         authorize=authorize,
         webhooks=webhooks,
         approval_secret=approval_secret,
+        sinks=sinks,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -46,15 +46,23 @@ class SqliteSessionStore:
     there, receipts. On a database that was opened read-only nothing is kept, because another process writes it.
     """
 
-    def __init__(self, database: Database, *, warm_bytes: int = MAX_BYTES) -> None:
+    def __init__(
+        self,
+        database: Database,
+        *,
+        warm_bytes: int = MAX_BYTES,
+        committed: Callable[[SessionKey], None] | None = None,
+    ) -> None:
         """Use an open database.
 
         Args:
             database: It is closed by whoever opened it.
             warm_bytes: Room for warm entries, in characters of their stored text.
+            committed: Called on the writer's thread with each session whose commit is on the disk.
         """
         self._database = database
         self._warm = WarmSessions(warm_bytes)
+        self._committed = committed
 
     async def load(self, key: SessionKey, receipt_keys: Sequence[str] = ()) -> Loaded:
         """See `SessionStore.load`."""
@@ -157,6 +165,8 @@ class SqliteSessionStore:
         self._database.committed(key, head.version)
         if written:
             self._warm.committed(key, head, change.entry, change.entry_size)
+            if self._committed is not None:
+                self._committed(key)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -12,6 +11,7 @@ from perdure.core.expected import Dispatch, Timer
 from perdure.embedded.leases import SqliteLeases
 from perdure.embedded.queue import EmbeddedQueue, EmbeddedTimers
 from perdure.errors import PerdureError
+from perdure.operator_events import StepNames, tell
 from perdure.ports import SessionKey
 from perdure.steps.base import StepDeps, StepMessage
 from perdure.steps.call_tool import call_single_attempt_tool, call_tool
@@ -20,8 +20,6 @@ from perdure.steps.recover import sweep, sweep_session_safely
 from perdure.steps.run_model import run_model
 from perdure.steps.tasks import cancel_tool_task, poll_tool_task
 from perdure.steps.waking import fire_timer
-
-logger = logging.getLogger("perdure")
 
 MAX_RUNNING_STEPS = 512
 """Steps that run at a time in one process; the rest wait in the queue. Our own choice: waiting for models is cheap."""
@@ -108,10 +106,11 @@ class EmbeddedWorker:
     async def _run_step(self, key: SessionKey, dispatch: Dispatch) -> None:
         try:
             await _STEPS[dispatch.kind](self._deps, StepMessage.of(key, dispatch))
-        except PerdureError:
-            logger.exception("a step could not be finished; the sweep will see to it", extra=_fields(key, dispatch))
-        except Exception:  # one step's fault must not end the worker
-            logger.exception("a step failed unexpectedly; the sweep will see to it", extra=_fields(key, dispatch))
+        except PerdureError as error:
+            sentence = "a step could not be finished; the sweep will see to it"
+            tell("outage", sentence, error=error, code=error.code, **_fields(key, dispatch))
+        except Exception as error:  # noqa: BLE001 - one step's fault must not end the worker
+            tell("fault", "a step failed unexpectedly; the sweep will see to it", error=error, **_fields(key, dispatch))
         finally:
             self._slots.release()
 
@@ -125,8 +124,8 @@ class EmbeddedWorker:
         try:
             async with asyncio.timeout(FIRING_BUDGET.total_seconds()):
                 await fire_timer(self._deps, key, timer.timer_id, timer.fence)
-        except Exception:  # one timer's fault must not keep the others from firing
-            logger.exception("a timer could not be fired; the sweep will", extra={"session_id": key.session_id})
+        except Exception as error:  # noqa: BLE001 - one timer's fault must not keep the others from firing
+            tell("fault", "a timer could not be fired; the sweep will", error=error, session_id=key.session_id)
         finally:
             self._timer_slots.release()
 
@@ -139,9 +138,9 @@ class EmbeddedWorker:
                 continue  # running steps first renew the leases that ended while nobody could
             try:
                 await sweep(self._deps)
-            except Exception:  # the next sweep tries again
-                logger.exception("the sweep failed")
+            except Exception as error:  # noqa: BLE001 - the next sweep tries again
+                tell("fault", "the sweep failed", error=error)
 
 
-def _fields(key: SessionKey, dispatch: Dispatch) -> dict[str, object]:
+def _fields(key: SessionKey, dispatch: Dispatch) -> StepNames:
     return {"session_id": key.session_id, "step_id": dispatch.step_id, "attempt": dispatch.attempt}

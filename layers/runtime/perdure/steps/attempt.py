@@ -19,9 +19,10 @@ from perdure.core.head import Head, Turn
 from perdure.core.ids import version_of
 from perdure.core.limits import LEASE_DURATION, LEASE_RENEWAL
 from perdure.errors import PerdureError, StoreUnavailableError
+from perdure.operator_events import tell
 from perdure.ports import Loaded, Ports, SessionKey
 from perdure.steps.base import StepMessage
-from perdure.steps.commit import Executed, despite_outages, execute, logger, resend_unclaimed, set_timers_again
+from perdure.steps.commit import Executed, despite_outages, execute, resend_unclaimed, set_timers_again
 
 T = TypeVar("T")
 
@@ -106,7 +107,7 @@ class Attempt:
                     self._end_work()
             except Exception as error:  # noqa: BLE001  the lease is good for 120 s; the next look may succeed
                 if not isinstance(error, StoreUnavailableError):
-                    logger.exception("a running step could not be watched", extra={"session_id": self.key.session_id})
+                    tell("fault", "a running step could not be watched", error=error, session_id=self.key.session_id)
                 await clock.sleep(interval_seconds)
             if self.lost or self.timed_out:
                 self.abort.set()
@@ -127,9 +128,8 @@ class Attempt:
             self._working.cancel()
 
     async def _renewed(self) -> bool:
-        expires = self.ports.clock.now() + LEASE_DURATION
         hold = self.ports.leases.renew if self.leased else self.ports.leases.claim
-        held = await hold(self.key, self.step_id, self.number, self.owner, expires)
+        held = await hold(self.key, self.step_id, self.number, self.owner, self.ports.clock.now() + LEASE_DURATION)
         self.leased = True
         return held
 
@@ -144,18 +144,16 @@ class Attempt:
         return lease.checkpoint if lease is not None else None
 
     async def save_checkpoint(self, text: str) -> bool:
-        """Keep a text for the next attempt of this step. False: it may not have been kept.
-
-        When this attempt was given up, the work is cut off here, as after a renewal that failed.
+        """Keep a text for the next attempt of this step. False: it may not have been kept. When this
+        attempt was given up, the work is cut off here, as after a renewal that failed.
 
         Raises:
             InvalidRequestError: The text can't be a checkpoint.
         """
         check_checkpoint(text)
-        leases = self.ports.leases
         try:
             held = self.leased or await self._renewed()
-            if held and await leases.save_checkpoint(self.key, self.step_id, self.number, self.owner, text):
+            if held and await self.ports.leases.save_checkpoint(self.key, self.step_id, self.number, self.owner, text):
                 return True
         except StoreUnavailableError:
             return False

@@ -28,10 +28,11 @@ from perdure.core.ids import version_of
 from perdure.core.limits import MAX_TOOL_OUTPUT_BYTES
 from perdure.errors import ItemTooLargeError, ToolExecutionError
 from perdure.models.surrogates import mended
+from perdure.operator_events import LEASE_LOST, StepNames, tell
 from perdure.ports import SessionKey
 from perdure.steps.attempt import STEP_BUDGET, Attempt, claimed
 from perdure.steps.base import StepDeps, StepMessage
-from perdure.steps.commit import Executed, logger
+from perdure.steps.commit import Executed
 from perdure.steps.facts import CallFacts, facts_of
 from perdure.steps.group import finish_in_line, finish_together, is_grouped
 from perdure.steps.progress import Progress, shortened
@@ -152,7 +153,9 @@ async def _outcome(
     except EventTimeoutError as error:  # what is recorded: another attempt would hear the same
         return "failed" if call.is_read else "error", f"{call.tool_name} failed: {error}"
     except Exception as error:  # noqa: BLE001  whatever a tool raises is its outcome (spec TOOL-09)
-        logger.exception("a tool failed unexpectedly", extra={"tool_name": call.tool_name})
+        session_id, step_id = attempt.key.session_id, attempt.step_id
+        named = StepNames(session_id=session_id, step_id=step_id, attempt=attempt.number)
+        tell("fault", "a tool failed unexpectedly", error=error, tool_name=call.tool_name, **named)
         return "error", f"{call.tool_name} failed with {type(error).__name__}"
     finally:
         await progress.close()
@@ -162,6 +165,8 @@ async def _outcome(
         return goes_on_as_task(attempt, call, output, polls=supports_tasks)
     if output is not None:
         return within_limits(agent, call, output)
+    if attempt.lost:
+        tell("lease_lost", LEASE_LOST, session_id=attempt.key.session_id, step_id=attempt.step_id)
     if attempt.timed_out:
         return "error", f"{call.tool_name} did not end before its deadline"
     return None

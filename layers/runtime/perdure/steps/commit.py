@@ -17,6 +17,7 @@ from perdure.core.entries import Entry, ReceiptClaim
 from perdure.core.expected import Dispatch, expected_dispatches, expected_timers
 from perdure.core.head import Head
 from perdure.errors import RequestConflictError, StaleSessionError, StoreUnavailableError, TransientError
+from perdure.operator_events import tell
 from perdure.ports import Loaded, Ports, SessionKey
 
 logger = logging.getLogger("perdure")
@@ -125,11 +126,27 @@ async def execute(
             outages += 1
             is_outcome = isinstance(command, StepCommand) and command.IS_OUTCOME
             if outages > (MAX_OUTAGES_OF_AN_OUTCOME if is_outcome else MAX_OUTAGES):
+                tell("outage", "the store gave no answer", session_id=key.session_id, count=outages)
                 raise
             await ports.clock.sleep(_outage_delay(outages))
         else:
+            _tell_of_failures(key, decision.entry)
             done = Executed(head=decision.head, reply=decision.reply, entry=decision.entry, known=made)
             return await _effects_sent(ports, key, loaded.head, done, goes_on=taker is not None)
+
+
+def _tell_of_failures(key: SessionKey, entry: Entry) -> None:
+    """Tell the operators of turns that failed. Why is told by its code alone: a message may quote what a model said."""
+    for event in entry.events:
+        if event.type == "turn_failed":
+            tell(
+                "turn_failed",
+                "a turn failed",
+                session_id=key.session_id,
+                turn_id=event.turn_id,
+                step_id=event.step_execution_id,
+                code=event.payload["error"]["code"],
+            )
 
 
 async def despite_outages(ports: Ports, ask: Callable[[], Awaitable[T]], *, most: int = MAX_OUTAGES) -> T:

@@ -11,6 +11,8 @@ from perdure.agents.prepare import step_context
 from perdure.agents.runner import AgentTurnContext, ModelOutcome
 from perdure.agents.settings import effective_settings
 from perdure.agents.stop_policies import StopPolicy, winner
+from perdure.core.commands import ModelFinished
+from perdure.errors import ItemTooLargeError
 
 JsonObject = dict[str, Any]
 
@@ -78,3 +80,17 @@ async def step_end(
         tool_only=policy is not None and policy.tool_only,
     )
     return StepEnd(outcome=outcome, policy=policy, complaint=await complaint_about(agent.acceptance, answer))
+
+
+def without_its_answer(command: ModelFinished, error: ItemTooLargeError) -> ModelFinished:
+    """Return how a step ends whose answer no place can hold: failed, or stopped as it was."""
+    return replace(
+        command,
+        ending="aborted" if command.ending == "aborted" else "failed",
+        parts=(),
+        provider=None,
+        calls=(),
+        run_state=None,
+        error_code="internal",
+        error_message=f"the model's answer can't be stored: {error.message}",
+    )

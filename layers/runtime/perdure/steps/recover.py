@@ -11,9 +11,10 @@ from perdure.core.control_commands import CredentialChanged
 from perdure.core.expected import Dispatch, expected_dispatches, expected_timers
 from perdure.core.head import Head, Hold
 from perdure.core.limits import LEASE_GRACE, START_LEASE, TIMER_GRACE
+from perdure.operator_events import tell
 from perdure.ports import Ports, SessionKey
 from perdure.steps.base import StepDeps, StepMessage
-from perdure.steps.commit import execute, logger, resend_unclaimed
+from perdure.steps.commit import execute, resend_unclaimed
 from perdure.steps.group import take_known_outcome
 from perdure.steps.progress import parts_of
 from perdure.steps.waking import fire_timer
@@ -39,8 +40,8 @@ async def sweep_session_safely(deps: StepDeps, key: SessionKey, *, at_start: boo
     """Look after one of many sessions: whatever is wrong with it must not keep the others waiting."""
     try:
         await sweep_session(deps, key, at_start=at_start)
-    except Exception:  # noqa: BLE001  an outage, a newer version's record, a bug: the next sweep tries again
-        logger.exception("a session could not be looked after", extra={"session_id": key.session_id})
+    except Exception as error:  # noqa: BLE001  an outage, a newer version's record, a bug: the next sweep tries again
+        tell("fault", "a session could not be looked after", error=error, session_id=key.session_id)
 
 
 async def sweep_session(deps: StepDeps, key: SessionKey, *, at_start: bool = False) -> None:
@@ -145,6 +146,13 @@ async def replace_if_dead(
         parts=await _seen_by_viewers(ports, key, head, dispatch.step_id, dispatch.attempt),
     )
     await execute(ports, key, lost, allow=allow)
+    tell(
+        "dead_letter" if final else "recovery",
+        "a message was given up, and its step with it" if final else "an attempt whose worker died was given up",
+        session_id=key.session_id,
+        step_id=dispatch.step_id,
+        attempt=dispatch.attempt,
+    )
     return "lost"
 
 

@@ -29,14 +29,15 @@ from perdure.errors import (
 )
 from perdure.models.base import Delta
 from perdure.models.surrogates import mended
+from perdure.operator_events import LEASE_LOST, OperatorEvent, tell
 from perdure.ports import SessionKey
 from perdure.steps.attempt import Attempt, claimed, taken
 from perdure.steps.base import StepDeps, StepMessage
 from perdure.steps.call_tool import WATCH_SECONDS as TOOL_WATCH_SECONDS
 from perdure.steps.call_tool import run_call
-from perdure.steps.commit import Executed, logger
+from perdure.steps.commit import Executed
 from perdure.steps.inactivity import Activity, unless_silent
-from perdure.steps.prepare import NOTHING_SAID, StepEnd, policy_that_stops, step_end, with_settings
+from perdure.steps.prepare import NOTHING_SAID, StepEnd, policy_that_stops, step_end, with_settings, without_its_answer
 from perdure.steps.progress import Progress
 from perdure.steps.segments import Segments
 
@@ -195,9 +196,10 @@ class _ModelCall:
             raise
         except Exception as error:  # noqa: BLE001  any fault of a runner counts as a lost attempt (spec MODEL-07)
             # Also one that shows only when its outcome is checked or stored, such as an item that is no JSON.
-            logger.exception("a model step failed unexpectedly", extra={"session_id": attempt.key.session_id})
+            tell("fault", "a model step failed unexpectedly", error=error, session_id=attempt.key.session_id)
             return await self._give_up(f"the model step failed with {type(error).__name__}", "internal")
         if attempt.lost:
+            tell("lease_lost", LEASE_LOST, session_id=attempt.key.session_id, step_id=attempt.step_id)
             return None
         if attempt.timed_out:
             return await self._give_up("the model step ran into its deadline", "timeout")
@@ -238,6 +240,13 @@ class _ModelCall:
             raise error
         clock = self.attempt.ports.clock
         reset = bool(self.shown)
+        if error.kind == "rate_limited":
+            tell(
+                "throttled",
+                "a model's provider asks for patience",
+                session_id=self.attempt.key.session_id,
+                code=error.kind,
+            )
         retry_in_ms = round(delay.total_seconds() * 1000)
         self.reconnects.append(
             Reconnect(at=clock.now(), retry_in_ms=retry_in_ms, number=number, reason=error.kind, partial=reset)
@@ -250,6 +259,8 @@ class _ModelCall:
             "model_retry_scheduled", {"retry_in_ms": retry_in_ms, "attempt": number, "reason": error.kind}
         )
         await self.progress.flush()
+        told: OperatorEvent = "throttled" if error.kind == "rate_limited" else "outage"
+        tell(told, "a model is asked again", session_id=self.attempt.key.session_id, code=error.kind, count=number)
         if delay > LONGEST_HELD_WAIT:
             raise _PutOff(delay)
         await clock.sleep(delay.total_seconds())
@@ -363,7 +374,7 @@ class _ModelCall:
             return await attempt.commit(command, taker=taker)
         except ItemTooLargeError as error:
             # The provider would only be paid again for it, so what fits nowhere is left out (spec STORE-03).
-            return await attempt.commit(_without_its_answer(command, error), taker=taker)
+            return await attempt.commit(without_its_answer(command, error), taker=taker)
 
     async def _give_up(self, reason: str, code: str) -> Executed:
         """Record this very attempt as lost; we hold its claim, so nobody else can."""
@@ -379,17 +390,3 @@ class _ModelCall:
             usage=tuple(row for row in self.usage if isinstance(row, CallUsage)),  # type: ignore[redundant-expr]
         )
         return await attempt.commit(lost)
-
-
-def _without_its_answer(command: ModelFinished, error: ItemTooLargeError) -> ModelFinished:
-    """Return how a step ends whose answer no place can hold: failed, or stopped as it was."""
-    return replace(
-        command,
-        ending="aborted" if command.ending == "aborted" else "failed",
-        parts=(),
-        provider=None,
-        calls=(),
-        run_state=None,
-        error_code="internal",
-        error_message=f"the model's answer can't be stored: {error.message}",
-    )

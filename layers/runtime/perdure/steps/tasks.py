@@ -24,6 +24,7 @@ from perdure.core.head import Call, Cancellation
 from perdure.core.limits import LEASE_DURATION
 from perdure.core.wait_commands import TaskCancelled, TaskLooked
 from perdure.errors import ConfigurationError, ToolExecutionError
+from perdure.operator_events import tell
 from perdure.ports import SessionKey
 from perdure.steps.attempt import Attempt, claimed
 from perdure.steps.base import StepDeps, StepMessage
@@ -35,7 +36,7 @@ from perdure.steps.call_tool import (
     polls,
     within_limits,
 )
-from perdure.steps.commit import execute, logger, resend_unclaimed
+from perdure.steps.commit import execute, resend_unclaimed
 from perdure.steps.facts import CallFacts, facts_of, versions_of
 from perdure.steps.going_on import question_of
 from perdure.steps.limited import in_time
@@ -84,7 +85,7 @@ async def _look(deps: StepDeps, attempt: Attempt, call: Call) -> ToolFinished | 
     except ToolExecutionError as error:
         return _ended(attempt, call, "failed", failure_text(call, error))
     except Exception as error:  # noqa: BLE001  whatever it raises is tried again (spec TASK-03)
-        logger.exception("a task could not be looked at", extra={"tool_name": call.tool_name})
+        tell("fault", "a task could not be looked at", error=error, tool_name=call.tool_name)
         return _ended(attempt, call, "error", f"the task of {call.tool_name} failed with {type(error).__name__}")
     if isinstance(found, TaskPending):
         return TaskLooked(
@@ -181,7 +182,7 @@ async def _cancelled(deps: StepDeps, key: SessionKey, name: str | None, waiting:
     try:
         seconds = (limit - clock.now()).total_seconds()
         await in_time(clock, seconds, runner.cancel_tool_task(agent, context, facts.task_id))
-    except Exception:  # noqa: BLE001  whatever it raises, or that it takes too long, is tried again
-        logger.exception("remote work could not be asked to stop", extra={"tool_name": waiting.tool_name})
+    except Exception as error:  # noqa: BLE001  whatever it raises, or that it takes too long, is tried again
+        tell("fault", "remote work could not be asked to stop", error=error, tool_name=waiting.tool_name)
         return False
     return True

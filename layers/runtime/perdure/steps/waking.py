@@ -14,9 +14,10 @@ from perdure.core.ids import version_of
 from perdure.core.schedules import schedule_of
 from perdure.core.waits import waiting_call
 from perdure.models.surrogates import mended
+from perdure.operator_events import tell
 from perdure.ports import SessionKey
 from perdure.steps.base import StepDeps
-from perdure.steps.commit import execute, logger
+from perdure.steps.commit import execute
 from perdure.steps.limited import in_time
 
 JsonObject = dict[str, Any]
@@ -88,7 +89,7 @@ async def _asked(deps: StepDeps, key: SessionKey, hook: Any, schedule: Schedule,
     except ScheduleRetryError as error:
         return {"outcome": "retry", "reason": mended(str(error))}
     except Exception as error:  # noqa: BLE001  whatever user code raises is tried again (spec SCHD-03)
-        logger.exception("on_schedule failed", extra={"session_id": key.session_id})
+        tell("fault", "on_schedule failed", error=error, session_id=key.session_id)
         return {"outcome": "retry", "reason": f"on_schedule failed with {type(error).__name__}"}
     if text is None or not str(text).strip():  # nobody could send a blank message
         return {"outcome": "skip", "reason": f"on_schedule left it out at {format_time(deps.ports.clock.now())}"}
