@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-MAX_OWN_MODULES = 98
+MAX_OWN_MODULES = 100
 MAX_DATACLASSES = 124
 """Somewhat more than there are. A frozen dataclass takes about 0.4 ms to make: half of what the import takes."""
 

@@ -119,15 +119,25 @@ class Follower:
     ) -> JsonObject:
         """Return events after a cursor, waiting for the first one if there is none.
 
+        A cursor that lies before what retention has kept is told by a first event `resync_required` (case F082).
+
         Args:
             head: The session as the caller saw it just now. Behind its end there is nothing to look at, so a viewer
                 that has seen all waits at once.
         """
         seen = await self._wait_for(key, after, limit, wait_seconds, head, messages=False)
         events = events_of(seen.items)
+        kept = seen.head.deleted_before or 0
+        if Cursor() != after and after.version < kept:
+            events.insert(0, self._resync_required(key, Cursor(version=kept)))
         shown = oldest_within(events[:limit], MAX_PAGE_BYTES)
         whole = len(shown) == len(events)
         return {"events": shown, "cursor": seen.place.encode(key.session_id) if whole else shown[-1]["cursor"]}
+
+    def _resync_required(self, key: SessionKey, oldest: Cursor) -> JsonObject:
+        """Return what tells a viewer that it has missed something for good; what is left of it is in the snapshot."""
+        at, cursor = format_time(self._ports.clock.now()), oldest.encode(key.session_id)
+        return {"type": "resync_required", "cursor": cursor, "at": at, "payload": {"reason": "deleted"}}
 
     async def turn_place(self, key: SessionKey, head: Head, turn_id: str | None) -> TurnPlace | None:
         """Return where a turn begins; the running one's if no id is given. None: there is no such turn."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.cli.loading import database_file, load_agents, load_webhooks
+from perdure.cli.loading import database_file, load_agents, load_sinks, load_webhooks
 from perdure.errors import ConfigurationError
 
 ONE = "from perdure import AgentDefinition\nfrom perdure.models import ScriptedModel\n"
@@ -76,6 +76,15 @@ def test_webhooks_stand_beside_the_agents(folder: Path) -> None:
     assert load_webhooks("plain:found") == []
     with pytest.raises(ConfigurationError, match="must be a list of Webhook"):
         load_webhooks("wrong:found")
+
+
+def test_sinks_stand_beside_the_agents(folder: Path) -> None:
+    (folder / "sunk.py").write_text("from perdure import EventSink\nsinks = [EventSink('audit', print)]\n")
+    (folder / "unsunk.py").write_text("sinks = [print]\n")
+
+    assert [sink.name for sink in load_sinks("sunk:found")] == ["audit"]
+    with pytest.raises(ConfigurationError, match="must be a list of EventSink"):
+        load_sinks("unsunk:found")
 
 
 def test_the_folder_of_the_default_database_is_made_and_no_other(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -93,7 +93,7 @@ async def test_a_restart_goes_on_where_the_sink_was(tmp_path: Path) -> None:
     async with opened(tmp_path, EventSink("audit", sink_down.deliver)) as runtime:
         events = await said(runtime, text="again")
     async with opened(tmp_path, EventSink("audit", audit.deliver)):
-        await poll_until(lambda: asyncio.sleep(0, len(audit.sequences()) > before))
+        await until(lambda: len(audit.sequences()) > before)
 
     assert audit.sequences() == list(range(1, len(events) + 1))
     assert sink_down.tries > 0
@@ -111,7 +111,7 @@ async def test_a_new_sink_begins_behind_what_there_was_and_a_known_one_with_what
         events = await said(runtime, text="while the sink was not there")
         await said(runtime, "s-2")
     async with opened(tmp_path, EventSink("audit", audit.deliver)):
-        await poll_until(lambda: asyncio.sleep(0, audit.sequences("s-2") and audit.sequences()))
+        await until(lambda: bool(audit.sequences("s-2") and audit.sequences()))
 
     assert audit.sequences() == list(range(there_before + 1, len(events) + 1))
     assert audit.sequences("s-2")[0] == 1
@@ -124,13 +124,13 @@ async def test_a_failing_sink_delays_no_turn_and_is_tried_again_with_growing_wai
     sinks = (EventSink("failing", failing.deliver), EventSink("fine", fine.deliver))
     async with opened(tmp_path, *sinks, clock=clock) as runtime:
         events = await said(runtime)
-        await poll_until(lambda: asyncio.sleep(0, len(fine.sequences()) == len(events) and failing.tries == 1))
+        await until(lambda: len(fine.sequences()) == len(events) and failing.tries == 1)
         assert failing.notices == []
         for wait, tries in ((0.9, 1), (0.2, 2), (1.9, 2), (0.2, 3), (4.1, 4)):
             await clock.advance(wait)
             await settled(failing)
             assert failing.tries >= tries if tries == 4 else failing.tries == tries
-        await poll_until(lambda: asyncio.sleep(0, len(failing.sequences()) == len(events)))
+        await until(lambda: len(failing.sequences()) == len(events))
 
     told = [r.__dict__ for r in caplog.records if getattr(r, "event", "") == "sink_failing"]
     assert [(r["sink"], r["session_id"], r["count"], r["seconds"]) for r in told] == [
@@ -139,6 +139,11 @@ async def test_a_failing_sink_delays_no_turn_and_is_tried_again_with_growing_wai
         ("failing", "s-1", 3, 4.0),
     ]
     assert "audit log is down" not in caplog.text
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for something that the runtime does by itself."""
+    await poll_until(condition)
 
 
 async def settled(audit: Audit) -> None:
@@ -154,9 +159,9 @@ async def test_a_delivery_whose_end_was_not_seen_comes_again(tmp_path: Path) -> 
     clock, audit = VirtualClock(), Audit(losing=1)
     async with opened(tmp_path, EventSink("audit", audit.deliver), clock=clock) as runtime:
         events = await said(runtime)
-        await poll_until(lambda: asyncio.sleep(0, audit.tries == 1))
+        await until(lambda: audit.tries == 1)
         await clock.advance(1.1)
-        await poll_until(lambda: asyncio.sleep(0, set(audit.sequences()) == set(range(1, len(events) + 1))))
+        await until(lambda: set(audit.sequences()) == set(range(1, len(events) + 1)))
 
     first = audit.notices[0].events
     assert audit.notices[1].events[: len(first)] == first
@@ -177,7 +182,7 @@ async def test_a_sink_that_hangs_holds_up_neither_its_other_sessions_nor_the_clo
     async with opened(tmp_path, EventSink("audit", deliver)) as runtime:
         await said(runtime)
         await said(runtime, "s-2")
-        await poll_until(lambda: asyncio.sleep(0, "s-2" in got))
+        await until(lambda: "s-2" in got)
 
     assert "s-1" not in got
 
@@ -191,7 +196,7 @@ async def test_a_plain_function_delivers_in_a_thread_and_is_given_up_after_its_t
 
     async with opened(tmp_path, EventSink("audit", deliver, timeout=timedelta(milliseconds=20))) as runtime:
         await said(runtime)
-        await poll_until(lambda: asyncio.sleep(0, len(threads) > 1))  # the first one still waits
+        await until(lambda: len(threads) > 1)  # the first one still waits
         release.set()
 
     assert threading.main_thread() not in threads
@@ -235,14 +240,14 @@ async def test_what_a_sink_never_takes_is_dropped_and_counted_so_that_the_next_c
     sink = EventSink("audit", audit.deliver, give_up_after=timedelta(hours=1))
     async with opened(tmp_path, sink, clock=clock) as runtime:
         before = len(await said(runtime))
-        await poll_until(lambda: asyncio.sleep(0, audit.tries == 1))
+        await until(lambda: audit.tries == 1)
         for _ in range(30):
             await clock.advance(300)
             await settled(audit)
         audit.failing = 0
         events = await said(runtime, text="again")
         await clock.advance(300)
-        await poll_until(lambda: asyncio.sleep(0, events[-1]["sequence"] in audit.sequences()))
+        await until(lambda: events[-1]["sequence"] in audit.sequences())
 
     dropped = [r.__dict__["count"] for r in caplog.records if getattr(r, "event", "") == "sink_dropped"]
     assert sum(dropped) == before
@@ -264,7 +269,7 @@ async def test_sessions_that_are_too_many_to_remember_are_looked_up(
         names = [f"s-{number}" for number in range(8)]
         last = [(await said(runtime, name))[-1]["sequence"] for name in names]
         gate.set()
-        await poll_until(lambda: asyncio.sleep(0, all(audit.sequences(name)[-1:] == [last[0]] for name in names)))
+        await until(lambda: all(audit.sequences(name)[-1:] == [last[0]] for name in names))
 
     assert all(audit.sequences(name) == list(range(1, last[0] + 1)) for name in names)
 

@@ -11,7 +11,6 @@ from typing import Any, Literal, Protocol
 
 from perdure.core.ids import canonical_json
 from perdure.core.limits import MAX_POLL_INTERVAL, MAX_TOOL_OUTPUT_BYTES, MAX_WAIT, MIN_POLL_INTERVAL
-from perdure.core.own_events import check_own_event
 from perdure.errors import ConfigurationError, PermanentError, ToolExecutionError
 from perdure.models.surrogates import mended
 
@@ -231,6 +230,8 @@ def own_event(event_type: str, payload: Mapping[str, Any]) -> JsonObject:
         InvalidRequestError: See `check_own_event`.
         ConfigurationError: It can't be written as JSON.
     """
+    from perdure.core.own_events import check_own_event  # most tools tell none
+
     read: JsonObject = json_value(payload, f"the payload of {event_type}")
     check_own_event(event_type, read)
     return read

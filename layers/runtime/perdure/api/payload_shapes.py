@@ -141,6 +141,12 @@ class CallProgress(BaseModel):
     truncated: bool | None = None
 
 
+class ResyncRequired(BaseModel):
+    """What followed the cursor was deleted by retention: read a snapshot. The events that are kept follow."""
+
+    reason: Literal["deleted"]
+
+
 class ProgressGap(BaseModel):
     """Nothing more of this attempt is shown live: the session's budget is spent. The commit brings the rest."""
 
@@ -344,6 +350,7 @@ PAYLOADS: dict[str, type[BaseModel]] = {
     "tool_call_started": CallStarted,
     "tool_progress": CallProgress,
     "progress.gap": ProgressGap,
+    "resync_required": ResyncRequired,
     "tool_call_finished": CallFinished,
     "interrupt_raised": InterruptRaised,
     "interrupt_resolved": InterruptResolved,

@@ -7,7 +7,7 @@ import asyncio
 import os
 import sys
 
-from perdure.cli.loading import database_file, load_agents, load_webhooks, tell_of_demo
+from perdure.cli.loading import database_file, load_agents, load_sinks, load_webhooks, tell_of_demo
 from perdure.cli.printing import say
 from perdure.embedded.pages import is_loopback
 from perdure.embedded.runtime import open_runtime
@@ -26,7 +26,8 @@ OPEN_TO_OTHERS = """\
 async def dev(options: argparse.Namespace) -> int:
     """Serve the API and the console until SIGTERM or SIGINT."""
     agents, webhooks = load_agents(options.agents), load_webhooks(options.agents)
-    async with open_runtime(database_file(options.db), agents=agents, webhooks=webhooks) as runtime:
+    sinks = load_sinks(options.agents)
+    async with open_runtime(database_file(options.db), agents=agents, webhooks=webhooks, sinks=sinks) as runtime:
         tell_of_demo(agents)
         tell_of_open_doors(options.host)
         await serve(create_app(runtime.service, host=options.host), host=options.host, port=options.port)

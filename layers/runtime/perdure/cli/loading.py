@@ -8,11 +8,15 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import TypeVar
 
 from perdure.agents.definition import AgentDefinition
 from perdure.cli import DEFAULT_DATABASE
 from perdure.errors import ConfigurationError
+from perdure.sinks import EventSink
 from perdure.webhooks import Webhook
+
+T = TypeVar("T")
 
 
 def load_agents(spec: str) -> list[AgentDefinition]:
@@ -40,9 +44,24 @@ def load_webhooks(spec: str) -> list[Webhook]:
     Raises:
         ConfigurationError: It is something else.
     """
-    found = getattr(_import(spec.partition(":")[0], spec), "webhooks", [])
-    if not isinstance(found, Sequence) or not all(isinstance(webhook, Webhook) for webhook in found):
-        raise ConfigurationError(f"`webhooks` beside --agents {spec!r} must be a list of Webhook, not {found!r:.80}")
+    return _beside("webhooks", Webhook, spec)
+
+
+def load_sinks(spec: str) -> list[EventSink]:
+    """Return the list `sinks` that stands beside the agents in their module; none when there is none.
+
+    Raises:
+        ConfigurationError: It is something else.
+    """
+    return _beside("sinks", EventSink, spec)
+
+
+def _beside(name: str, kind: type[T], spec: str) -> list[T]:
+    found = getattr(_import(spec.partition(":")[0], spec), name, [])
+    if not isinstance(found, Sequence) or not all(isinstance(each, kind) for each in found):
+        raise ConfigurationError(
+            f"`{name}` beside --agents {spec!r} must be a list of {kind.__name__}, not {found!r:.80}"
+        )
     return list(found)
 
 
