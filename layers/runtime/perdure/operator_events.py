@@ -81,6 +81,7 @@ def tell(
         count: How many: of a `sink_dropped` the events, of a `sink_failing` the failures in a row.
         seconds: Until it is tried again.
     """
+    code = code or getattr(error, "code", None)  # as our own errors have one
     named = {
         "session_id": session_id,
         "turn_id": turn_id,
@@ -90,12 +91,18 @@ def tell(
         "code": code,
         "message_id": message_id,
     }
-    fields: dict[str, object] = {name: value for name, value in named.items() if value and _ID.fullmatch(value)}
+    fields: dict[str, object] = {
+        name: value for name, value in named.items() if isinstance(value, str) and _ID.fullmatch(value)
+    }
     fields |= {n: v for n, v in (("attempt", attempt), ("count", count), ("seconds", seconds)) if v is not None}
     if error is not None:
         fields |= {"cause": type(error).__name__, "where": _where(error)}
     details = error if os.environ.get(DETAILS_VARIABLE) == "1" else None
     logger.log(_LEVELS.get(event, logging.WARNING), sentence, extra={"event": event, **fields}, exc_info=details)
+
+
+def _is_id(value: object) -> bool:
+    return isinstance(value, str) and _ID.fullmatch(value) is not None
 
 
 def _where(error: BaseException) -> str:
