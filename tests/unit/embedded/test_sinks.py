@@ -65,6 +65,10 @@ async def said(runtime: EmbeddedRuntime, session_id: str = "s-1", text: str = "h
     """Have one turn, and return the session's durable events."""
     await runtime.session(session_id).send(text)
     await finished(runtime.session(session_id))
+    return await said_so_far(runtime, session_id)
+
+
+async def said_so_far(runtime: EmbeddedRuntime, session_id: str = "s-1") -> list[JsonObject]:
     events = (await runtime.service.events(LOCAL_CALLER, session_id, limit=500))["events"]
     return [event for event in events if "sequence" in event]
 
@@ -153,6 +157,26 @@ async def settled(audit: Audit) -> None:
         tries = audit.tries
         for _ in range(20):
             await asyncio.sleep(0.001)
+
+
+async def test_a_commit_just_behind_the_last_look_of_a_delivery_is_delivered_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    audit, again = Audit(), ["again"]
+    deliver_some = sinks_module._Pump._deliver_some
+    async with opened(tmp_path, EventSink("audit", audit.deliver)) as runtime:
+
+        async def with_a_turn_behind_it(pump: Any, key: Any) -> bool:
+            more = await deliver_some(pump, key)
+            if not more and again:
+                await said(runtime, text=again.pop())
+            return more
+
+        monkeypatch.setattr(sinks_module._Pump, "_deliver_some", with_a_turn_behind_it)
+        await said(runtime)
+        await until(lambda: not again)
+        events = await said_so_far(runtime)
+        await until(lambda: audit.sequences() == [event["sequence"] for event in events])
 
 
 async def test_a_delivery_whose_end_was_not_seen_comes_again(tmp_path: Path) -> None:
