@@ -12,15 +12,16 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from perdure.aws import keys
-from perdure.aws.holders import read_holder, written_holder
 from perdure.aws.limits import SUBSCRIPTION_TTL
 from perdure.aws.table import ConditionNotMetError, Item, Table, Value, number, text
-from perdure.aws.tickets import TicketHolder
 from perdure.core.codec import from_millis, to_millis
 from perdure.ports import Clock, SessionKey
+
+if TYPE_CHECKING:
+    from perdure.aws.tickets import TicketHolder
 
 JsonObject = dict[str, Any]
 
@@ -82,6 +83,8 @@ class Subscriptions:
         Whoever commits from now on wakes a pump for it, and the pump that its maker starts reads the session after
         this, so nothing is missed (races.md X13).
         """
+        from perdure.aws.holders import written_holder
+
         now = self._clock.now()
         ends = min(now + SUBSCRIPTION_TTL, holder.until) if holder.until else now + SUBSCRIPTION_TTL
         made = Subscription(
@@ -223,6 +226,8 @@ class Subscriptions:
 
 
 def _subscription(key: SessionKey, item: Item) -> Subscription:
+    from perdure.aws.holders import read_holder
+
     connection_id, _, name = text(item, "sk").removeprefix(_PREFIX).partition("#")
     return Subscription(
         key=key,

@@ -32,6 +32,7 @@ from perdure.api.frames import (
 from perdure.core.codec import format_time
 from perdure.embedded.clock import SystemClock, new_id
 from perdure.errors import PerdureError, RequestError, TooManyRequestsError
+from perdure.operator_events import tell
 from perdure.ports import Clock
 from perdure.service import Caller, Service
 from perdure.streams.delivery import Attachment, Delivery
@@ -190,8 +191,8 @@ class _Connection:
             await work
         except (PerdureError, WebSocketDisconnect, TimeoutError):
             await self._close(TRY_AGAIN_LATER)
-        except Exception:
-            logger.exception("a frame could not be carried out")
+        except Exception as error:  # noqa: BLE001 - the edge: it is told, and this connection alone ends
+            tell("fault", "a frame could not be carried out", error=error)
             await self._close(TRY_AGAIN_LATER)
 
     async def _acknowledge(self, command: SocketCommand, text: str | None) -> None:
@@ -234,8 +235,8 @@ class _Connection:
                 await self._say(frame)
         except (PerdureError, WebSocketDisconnect, TimeoutError):
             await self._close(TRY_AGAIN_LATER)
-        except Exception:
-            logger.exception("a delivery failed", extra={"session_id": delivery.session_id})
+        except Exception as error:  # noqa: BLE001 - as above
+            tell("fault", "a delivery failed", error=error, session_id=delivery.session_id)
             await self._close(TRY_AGAIN_LATER)
         if self._deliveries.get(name) is asyncio.current_task():
             del self._deliveries[name]
