@@ -210,12 +210,14 @@ async def test_nothing_is_told_of_a_session_of_others_or_of_none() -> None:
             assert caught.value.code == code
 
 
-async def test_a_long_answer_is_cut_so_that_the_reply_stays_small() -> None:
-    async with open_stage(an_agent(model=ScriptedModel(lambda _: "x" * 3_000_000))) as stage:
+async def test_a_long_answer_is_cut_so_that_the_reply_stays_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turn_reading, "MAX_PAGE_BYTES", 40_000)
+    async with open_stage(an_agent(model=ScriptedModel(lambda _: "x" * 30_000))) as stage:
         await stage.send("go")
         await stage.run_all()
 
         part = (await turn(stage))["answer"]["parts"][0]
 
     assert part["truncated"]
-    assert part["bytes"] == 3_000_000
+    assert part["bytes"] == 30_000
+    assert len(part["text"]) < 20_000

@@ -184,12 +184,16 @@ async def test_the_status_says_what_the_session_does_waits_for_and_has_used(
         await person.sees("> ")
         person.types("/status")
         await person.sees("session s-1: nothing was said yet\n> ")
+        person.types("hello")
+        await person.sees("you said: hello\n> ")
+        person.types("/status")
+        await person.sees(" · waiting_for_user_message · 1 turn so far\n")
         person.types("wipe disk")
         await person.sees("no with a reason: ")
         person.types("/status")
 
-        await person.sees("session s-1 · agent desk · running_tools · turn-1\n  waits for approval call-2-0, since 20")
-        await person.sees("1 model calls")
+        await person.sees("session s-1 · agent desk · running_tools · turn-2\n  waits for approval call-")
+        await person.sees("2 model calls")
 
 
 async def test_a_command_is_picked_from_the_palette(monkeypatch: pytest.MonkeyPatch, database: Path) -> None:

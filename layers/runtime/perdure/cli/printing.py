@@ -251,7 +251,8 @@ def lines_of_status(snapshot: JsonObject) -> list[str]:
     state = snapshot["state"]
     if state is None:
         return [f"session {snapshot['session_id']}: nothing was said yet"]
-    turn = f" · {state['turn_id']}" if "turn_id" in state else f" · {state['turn_count']} turns so far"
+    count = state["turn_count"]
+    turn = f" · {state['turn_id']}" if "turn_id" in state else f" · {count} turn{'' if count == 1 else 's'} so far"
     lines = [f"session {snapshot['session_id']} · agent {snapshot['agent']} · {state['status']}{turn}"]
     if "last_turn_error" in state:
         error = state["last_turn_error"]
@@ -264,7 +265,8 @@ def lines_of_status(snapshot: JsonObject) -> list[str]:
     if snapshot["inbox"]:
         lines.append(f"{len(snapshot['inbox'])} waiting: /inbox")
     figures = [f"{name} {snapshot['usage'][name]['value']}" for name in _FIGURES if "value" in snapshot["usage"][name]]
-    lines.append(f"{snapshot['usage']['model_calls']} model calls" + "".join(f" · {figure}" for figure in figures))
+    calls = snapshot["usage"]["model_calls"]
+    lines.append(f"{calls} model call{'' if calls == 1 else 's'}" + "".join(f" · {figure}" for figure in figures))
     return lines
 
 
