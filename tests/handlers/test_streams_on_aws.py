@@ -15,7 +15,7 @@ from perdure.access import Operation, Principal, SessionFacts
 from perdure.api import sse
 from perdure.aws import stream_app
 from perdure.aws.bootstrap import Runtime
-from perdure.testing.gateway import Streamed
+from perdure.testing.gateway import STREAM_URL, Streamed
 from perdure.testing.lambda_harness import TIMEOUTS, LambdaHarness
 from tests.handlers.agents import SESSION, send, snapshot
 from tests.unit.api.test_sse import parsed
@@ -61,6 +61,34 @@ def events_of(streamed: Streamed) -> list[str]:
 
 def last_of(streamed: Streamed) -> dict[str, Any]:
     return dict(json.loads(parsed(b"".join(streamed.pieces))[-1]["data"]))
+
+
+# --- where it is -------------------------------------------------------------------------------------------------
+
+
+def test_the_http_api_says_where_streams_and_sockets_are(harness: LambdaHarness) -> None:
+    health = harness.gateway.http("GET", "/healthz").body
+
+    assert (health["stream_url"], health["socket_url"]) == (STREAM_URL, harness._settings.socket_url)
+    assert health["socket_url"].startswith("wss://")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "/v1/chat", {"id": "case-42", "messages": []}),
+        ("GET", "/v1/chat/case-42/stream", None),
+        ("POST", "/v1/ag-ui", {"threadId": "case-42", "runId": "r", "messages": []}),
+    ],
+)
+def test_the_http_api_refuses_a_stream_with_the_address_where_it_is_to_be_had(
+    harness: LambdaHarness, method: str, path: str, body: Any
+) -> None:
+    reply = harness.gateway.http(method, path, body)
+
+    assert reply.status == 400
+    assert f"open it at {STREAM_URL}{path}" in reply.body["error"]["message"]
+    assert snapshot(harness)["state"] is None
 
 
 # --- what comes --------------------------------------------------------------------------------------------------

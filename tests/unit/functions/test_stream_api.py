@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -96,3 +98,14 @@ def test_nobody_opens_a_stream_without_a_token_or_a_ticket(template: Template) -
     assert (authorizer["type"], authorizer["authorizerResultTtlInSeconds"]) == ("request", 0)
     assert "identitySource" not in authorizer, "either of the token and the ticket may be missing"
     assert "${AuthorizeStreamFunction.Arn}" in authorizer["authorizerUri"]["Fn::Sub"]
+
+
+def test_no_other_function_loads_a_web_server_or_what_verifies_tokens() -> None:
+    modules = ("api.lambda_host", "aws.authorizers", "aws.sockets", "aws.handlers", "aws.bootstrap", "service")
+    heavy = ("starlette", "uvicorn", "h11", "jwt", "cryptography")
+    script = f"import sys, {', '.join(f'perdure.{name}' for name in modules)}\n"
+    script += f"print(*(name for name in {heavy!r} if name in sys.modules))"
+
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+
+    assert done.stdout.split() == []
