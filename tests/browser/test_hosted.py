@@ -10,13 +10,22 @@ from playwright.sync_api import Browser, Page, expect
 from perdure.embedded.hosted_console import Addresses, write_console
 from tests.browser.conftest import DESKTOP, RECORDER, complaints_to
 from tests.browser.dev_server import DevServer
-from tests.browser.helpers import ABOUT_7, answers, growth, is_growing, say, shown_twice
+from tests.browser.helpers import ABOUT_7, answers, growth, held_in_its_answer, is_growing, say, shown_twice, timeline
 from tests.browser.hosted import Gate, gate, static_files
 
 pytestmark = [pytest.mark.browser, pytest.mark.processes]
 
 # {"sub": "ada", "exp": 4102444800}, as tokens have it; nobody checks its signature here.
 TOKEN = "eyJhbGciOiJub25lIn0.eyJzdWIiOiJhZGEiLCJleHAiOjQxMDI0NDQ4MDB9.x"
+
+
+# Configures the page of the development server as `perdure console --socket` does.
+WITH_SOCKET = """
+new MutationObserver(() => {
+  const told = document.querySelector('meta[name="perdure:socket"]');
+  if (told && !told.content) told.content = `${location.origin.replace("http", "ws")}/v1/socket`;
+}).observe(document, { subtree: true, childList: true });
+"""
 
 
 @pytest.fixture
@@ -94,3 +103,38 @@ def test_a_token_that_ran_out_is_asked_for_again_and_nothing_is_lost(
 
     expect(answers(page)).to_have_text(["Let me look up order 7 for you.", ABOUT_7])
     assert shown_twice(page, "Order 7 (walking") == []
+
+
+def test_a_page_that_was_given_a_socket_follows_over_it_through_a_kill(browser: Browser, server: DevServer) -> None:
+    context = browser.new_context(viewport=DESKTOP)
+    page = context.new_page()
+    problems: list[str] = []
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("console", complaints_to(problems))
+    page.add_init_script(RECORDER)
+    page.add_init_script(WITH_SOCKET)
+    sockets: list[str] = []
+    page.on("websocket", lambda socket: sockets.append(socket.url))
+
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.headers.get("accept", "")))
+    page.goto(f"{server.url}/#test-{uuid.uuid4().hex[:8]}")
+    expect(page.locator("#connection")).to_have_text("Connected")
+    held_in_its_answer(page, server)
+
+    server.kill()
+    expect(page.locator("#connection")).to_have_text("Reconnecting…")
+    server.hold("")
+    server.start()
+
+    expect(answers(page)).to_have_text(["Let me look up order 7 for you.", ABOUT_7])
+    expect(page.get_by_role("button", name="Stop")).to_be_hidden()
+    assert shown_twice(page, "Order 7 (walking") == []
+    assert is_growing(growth(page, "Let me look"))
+    assert [url.partition("?")[0] for url in sockets][:1] == [f"{server.url.replace('http', 'ws')}/v1/socket"]
+    assert "text/event-stream" not in asked
+    expect(timeline(page)).to_contain_text(["model", "lookup_order", "model"])
+    page.get_by_role("tab", name="Events").click()
+    expect(page.locator("#events .event-sequence").last).to_have_text("#1")
+    context.close()
+    assert [problem for problem in problems if "WebSocket connection" not in problem] == []

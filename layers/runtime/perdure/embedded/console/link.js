@@ -17,6 +17,9 @@ const api = httpApi({
   getToken: bearer,
 });
 
+/** Whether a session can be followed only once its first message was accepted, as over a socket. */
+export const ONLY_BEGUN = CONFIG.socket !== "";
+
 let socket = null; // one for all sessions, once there is one to follow
 
 /**

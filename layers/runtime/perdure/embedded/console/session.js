@@ -3,10 +3,11 @@
 import { initialState, reduce } from "../client/reducer.js";
 import { ApiError, get, pause, sessionPath } from "./api.js";
 import { commandsOf } from "./commands.js";
-import { linkTo } from "./link.js";
+import { ONLY_BEGUN, linkTo } from "./link.js";
 
 const PAGE = 500;
 const GAP_MS = 200;
+const BEGUN_MS = 5000; // how often it is looked whether somebody else has begun the session
 
 // Messages, interrupts, the inbox and usage come with the snapshot; these events say that one of them changed.
 const CHANGES = new Set([
@@ -38,6 +39,7 @@ export function openSession(sessionId, { onState, onLink, onError, onChange, onE
   let schedulesWanted = true;
   let fetching = null;
   let loaded = false;
+  let looking = null;
 
   function apply(action) {
     if (closed) return;
@@ -62,6 +64,7 @@ export function openSession(sessionId, { onState, onLink, onError, onChange, onE
       try {
         const snapshot = await get(sessionPath(sessionId));
         apply({ type: "snapshot", snapshot, asOf });
+        startStream();
         if (snapshot.state?.waiting_for?.some(({ kind }) => TOLD_BY_WAITS.has(kind))) await fetchWaits();
         if (schedulesWanted) await fetchSchedules();
       } catch (error) {
@@ -138,6 +141,20 @@ export function openSession(sessionId, { onState, onLink, onError, onChange, onE
   }
 
   function startStream() {
+    if (closed || !loaded || stream || document.hidden) return;
+    if (ONLY_BEGUN && !state.snapshot?.state) {
+      onLink({ status: state.snapshot ? "open" : "connecting" });
+      clearTimeout(looking);
+      looking = setTimeout(refresh, BEGUN_MS);
+      return;
+    }
+    if (looking !== null) {
+      clearTimeout(looking);
+      looking = null;
+      loaded = false;
+      catchUp(); // the events since it began, which a stream without a cursor leaves out
+      return;
+    }
     stream = linkTo(sessionId, {
       cursor: () => state.cursor,
       onEvents: (events, cursor, whole) => closed || takeEvents(events, cursor, whole),
@@ -167,7 +184,7 @@ export function openSession(sessionId, { onState, onLink, onError, onChange, onE
     if (document.hidden) {
       stream?.close();
       stream = null;
-    } else if (loaded && !stream && !closed) startStream();
+    } else startStream();
   }
 
   // Pages hold events of every type, also of those that a newer server has and the stream was not asked for.
@@ -182,7 +199,7 @@ export function openSession(sessionId, { onState, onLink, onError, onChange, onE
   async function catchUp() {
     await loadHistory();
     loaded = true;
-    if (!closed && !document.hidden) startStream();
+    startStream();
   }
   document.addEventListener("visibilitychange", onVisibility);
   refresh();
@@ -196,6 +213,7 @@ export function openSession(sessionId, { onState, onLink, onError, onChange, onE
     giveUpLink: () => stream?.giveUp(),
     close() {
       closed = true;
+      clearTimeout(looking);
       stream?.close();
       document.removeEventListener("visibilitychange", onVisibility);
     },
