@@ -126,6 +126,36 @@ describe("EventSource", { concurrency: true }, () => {
     }
   });
 
+  it("begins in the middle of a turn with one snapshot, and goes on behind it wherever the stream breaks", async () => {
+    const turns = await Promise.all(
+      range(0, 6).map(async (frames) => {
+        const session = fresh("late");
+        await api.send(session, `talk hold:${session}`);
+        await until(async () => (await api.snapshot(session)).state.status === "running_model", "an answer that runs");
+        const path = `/v1/sessions/${session}/events?snapshot=true`;
+        const listener = new Listener(`${proxy.line(session, { frames }, { frames: 1 })}${path}`);
+        try {
+          await until(() => proxy.asked.get(session).length > 2 && listener.isOpen, "the last connection");
+          server.release(session);
+          await listener.seen("turn_completed");
+          return { session, events: listener.events };
+        } finally {
+          listener.close();
+        }
+      }),
+    );
+
+    for (const [cut, { session, events }] of turns.entries()) {
+      const [{ snapshot }, ...followed] = events;
+      assertSame(events.map((event) => event.type === "snapshot"), events.map((_, place) => place === 0), `cut at frame ${cut}`);
+      assertSame(snapshot.messages.map((message) => message.role), ["user"], `cut at frame ${cut}: what it begins with`);
+      const durable = followed.filter((event) => event.sequence !== undefined).map(withoutCursor);
+      const { events: kept } = await api.get(`/v1/sessions/${session}/events?after=${snapshot.cursor}`);
+      assertSame(durable, kept.map(withoutCursor), `cut at frame ${cut}: its durable events`);
+      await assertBegun({ session, events: followed }, `cut at frame ${cut}`);
+    }
+  });
+
   it("shows an attempt that broke off as reset, and the one that stands", async () => {
     const turn = await followed("stumble", []);
 

@@ -8,7 +8,7 @@ const TYPES = [
   ...["turn_started", "turn_completed", "turn_failed", "turn_stopping", "turn_cancelled", "turn_steered"],
   ...["model_started", "model_finished", "model_retry_scheduled", "attempt_reset", "text_delta", "reasoning_delta"],
   ...["tool_call_deferred", "tool_call_started", "tool_progress", "tool_call_finished", "usage_recorded"],
-  ...["interrupt_raised", "interrupt_resolved", "message_queued", "message_removed"],
+  ...["snapshot", "interrupt_raised", "interrupt_resolved", "message_queued", "message_removed"],
 ];
 
 export class Listener {

@@ -156,6 +156,7 @@ export class Page {
     const giveUp = Date.now() + PATIENCE_MS;
     for (let returns = 0; isBroken(this.finish); returns += 1) {
       assert.ok(Date.now() < giveUp, `no end in sight: ${this.errors.at(-1)}`);
+      if (this.chat.error && !(this.chat.error instanceof TypeError)) throw this.chat.error; // no network's
       if (returns > 2) await pause(100); // the server may be away for a while
       if (this.token === null && this.saying) await this.chat.sendMessage(this.saying);
       else await this.chat.resumeStream();
