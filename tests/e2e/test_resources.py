@@ -119,7 +119,7 @@ def test_every_function_has_its_layers_names_limits_role_and_log(world: World) -
         variables = found["Environment"]["Variables"]
         assert (found["Runtime"], found["Handler"]) == ("python3.13", properties.get("Handler", "app.handler")), name
         assert (found["Timeout"], found["MemorySize"]) == (properties["Timeout"], properties["MemorySize"]), name
-        assert len(found["Layers"]) == len(template.globals["Layers"]), name
+        assert len(found["Layers"]) == len(template.globals["Layers"]) + len(properties.get("Layers", [])), name
         assert set(template.globals["Environment"]["Variables"]) <= set(variables), name
         assert all(variables.values()), name
         assert found["Role"].endswith(world.stack.ids[target(properties["Role"])]), name
@@ -166,6 +166,17 @@ def test_the_http_api_has_its_routes_behind_its_authorizer(world: World) -> None
     assert [(stage["StageName"], stage["AutoDeploy"]) for stage in stages] == [("$default", True)]
 
 
+def test_the_stream_api_has_its_routes_on_a_stage(world: World) -> None:
+    gateway = world.stack.client("apigateway")
+    api = world.stack.ids["StreamApi"]
+    paths = {resource["path"] for resource in gateway.get_resources(restApiId=api, limit=500)["items"]}
+    wanted = world.stack.template.resources["StreamApi"]["Properties"]["DefinitionBody"]["paths"]
+
+    assert set(wanted) <= paths
+    assert [stage["stageName"] for stage in gateway.get_stages(restApiId=api)["item"]] == ["live"]
+    assert world.stack.outputs["StreamUrl"] == f"https://{api}.execute-api.{REGION}.amazonaws.com/live"
+
+
 def test_the_websocket_api_has_its_routes_behind_its_authorizer(world: World) -> None:
     gateway = world.stack.client("apigatewayv2")
     api = world.stack.ids["SocketApi"]
@@ -174,7 +185,8 @@ def test_the_websocket_api_has_its_routes_behind_its_authorizer(world: World) ->
     integrations = gateway.get_integrations(ApiId=api)["Items"]
     stages = gateway.get_stages(ApiId=api)["Items"]
 
-    assert set(routes) == {"$connect", "$disconnect", "$default"}
+    wanted = world.stack.template.of_type("AWS::ApiGatewayV2::Route").values()
+    assert set(routes) == {route["RouteKey"] for route in wanted if route["ApiId"] == {"Ref": "SocketApi"}}
     assert routes["$connect"]["AuthorizationType"] == "CUSTOM"
     assert routes["$connect"]["AuthorizerId"] == authorizers[0]["AuthorizerId"]
     assert [function_of(a["AuthorizerUri"]) for a in authorizers] == [world.stack.ids["AuthorizeFunction"]]
