@@ -19,6 +19,16 @@ export const LINKS = {
         prepareReconnectToStreamRequest: () => ({ headers: page.place() }),
       }),
   },
+  // The same where a broken body is told of as in a browser.
+  browser: {
+    transport: (base, page) =>
+      new DefaultChatTransport({
+        api: `${base}/v1/chat`,
+        fetch: likeChromium,
+        prepareSendMessagesRequest: ({ messages, body, ...rest }) => ({ body: { ...body, ...sent(rest, messages) } }),
+        prepareReconnectToStreamRequest: () => ({ headers: page.place() }),
+      }),
+  },
   // Goes on in the step where the page is, and keeps what it has.
   exact: {
     transport: (base, page) =>
