@@ -10,6 +10,8 @@ import { viewOf } from "./view.js";
 const REFRESH_AGAIN_MS = 1000;
 const OLDER = 50;
 
+const exists = ({ snapshot }) => Boolean(snapshot?.state);
+
 /**
  * Make a session's object. Nothing is asked of the server before someone subscribes, opens it or acts.
  *
@@ -40,6 +42,7 @@ export function createSession({ id, agent, initial, api, follow, dispatch, envir
     const before = state;
     state = reduce(state, action);
     if (state === before) return;
+    if (exists(state) && !exists(before)) link?.begun?.();
     for (const item of [...unconfirmed]) if (item.by?.(state)) settle(item);
     notify();
   }
@@ -111,6 +114,8 @@ export function createSession({ id, agent, initial, api, follow, dispatch, envir
 
   const follower = {
     cursor: () => state.cursor,
+    exists: () => exists(state),
+    onAbsent: refresh,
 
     onAttached() {
       restarting = false;

@@ -6,6 +6,7 @@ import { ApiError, UnsettledError } from "./http.js";
 
 const PING_MS = 25_000; // proxies cut a silent connection after 30 to 60 s, API Gateway after 10 minutes
 const PONG_MS = 10_000;
+const ABSENT_MS = 3000; // how often is looked for a session that nobody has written to
 const LARGEST_FRAME = 32 * 1024; // in bytes, of API Gateway
 
 /**
@@ -118,10 +119,21 @@ export function socketLink({ api, WebSocket, environment, onChange }) {
     else asked.reject(new ApiError(status, body?.error));
   }
 
+  // There is nothing to attach to before the first message: until then it is looked for.
   function attach(sessionId) {
-    const after = attached.get(sessionId).cursor();
+    const follower = attached.get(sessionId);
+    if (follower.exists?.() === false) return lookFor(sessionId, follower);
+    const after = follower.cursor();
     expected.add(sessionId);
     tell({ type: "attach", session_id: sessionId, ...(after !== null && { after }) });
+  }
+
+  function lookFor(sessionId, follower) {
+    environment.after(ABSENT_MS, () => {
+      if (attached.get(sessionId) !== follower || socket === null || follower.exists()) return;
+      follower.onAbsent();
+      lookFor(sessionId, follower);
+    });
   }
 
   function tell(frame) {
@@ -137,14 +149,17 @@ export function socketLink({ api, WebSocket, environment, onChange }) {
 
     /**
      * Follow a session: `{ cursor(), onAttached(), onSnapshot(snapshot), onEvents(events, cursor, whole), onDenied(error),
-     * onConnection(state) }`. Returns how to follow it no longer, and how to begin again at its cursor.
+     * onConnection(state) }`, and `exists()`, `onAbsent()` of one that may not have begun. Returns how to follow it no longer, and
+     * how to begin again at its cursor: also once it has `begun`.
      */
     follow(sessionId, follower) {
       attached.set(sessionId, follower);
       if (link.state.status === "open") attach(sessionId);
       else link.start();
+      const restart = () => socket && attached.has(sessionId) && attach(sessionId);
       return {
-        restart: () => socket && attached.has(sessionId) && attach(sessionId),
+        restart,
+        begun: restart,
         close() {
           if (attached.get(sessionId) !== follower) return;
           attached.delete(sessionId);

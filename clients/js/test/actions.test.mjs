@@ -214,7 +214,7 @@ test("commands go over the socket and are answered there; a connection that is l
 });
 
 test("a command that is too large for a frame goes over HTTP, and so does one without a connection", async () => {
-  const { server, sent, actions } = await watched(vector("turn"), { transport: "socket" });
+  const { server, sent, actions } = await watched(vector("turn"), { told: 1, transport: "socket" });
   server.answer = () => ({ status: 202, body: { message_id: "x", delivered_as: "queue", cursor: "c0" } });
   await actions.send("é".repeat(20_000));
   assert.equal(sent().length, 1);

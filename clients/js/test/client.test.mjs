@@ -11,6 +11,7 @@ const TRANSPORTS = ["stream", "socket"];
 
 function opened(recorded, { transport = "stream", ...more } = {}) {
   const server = fakeServer(recorded);
+  if (transport === "socket" && !server.snapshot().state) server.told = 1; // there is nothing to attach to before
   const time = fakeTime();
   const client = createClient({ url: "http://server", transport, environment: time, fetch: server.fetch, WebSocket: server.WebSocket, ...more });
   return { server, time, client, session: client.session("s-1") };
@@ -66,7 +67,7 @@ for (const transport of TRANSPORTS) {
 
   test(`live text grows over ${transport} as it is told`, async () => {
     const all = await watched(vector("turn"), { transport });
-    all.server.tell(3);
+    all.server.tell(3 - all.server.told);
     await settled();
     assert.equal(text(all), "Where is order 7?|It is ");
 
@@ -114,6 +115,19 @@ test("a network that is back is tried at once", async () => {
   assert.equal(session.connection.status, "open");
   client.close();
   assert.equal(time.heardBy, 0);
+});
+
+test("a session that nobody has written to is looked for, and attached to once it is there", async () => {
+  const { server, time, session } = opened(vector("turn"), { transport: "socket" });
+  server.told = 0;
+  session.subscribe(() => {});
+  await time.pass(10_000);
+  assert.deepEqual(server.sockets[0].sent, []);
+
+  server.told = 4;
+  await time.pass(3000);
+  assert.deepEqual(server.sockets[0].sent.map(({ type }) => type), ["attach"]);
+  assert.equal(text({ session }), "Where is order 7?|It is on its way.");
 });
 
 test("who may not see a session is told so, and nothing is tried again", async () => {

@@ -24,7 +24,7 @@ def as_history(item: FeedItem) -> dict[str, Any]:
 
 
 async def played(folder: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return the commits, the events and the snapshots (one for each version that was seen) of a refund and a failure."""
+    """Return the commits, the events and the snapshots, one behind each event, of a refund and a failure."""
     async with a_runtime(folder, Desk()) as runtime:
         session, service = runtime.session("s-1", agent="support"), runtime.service
         snapshots = [await session.snapshot()]
