@@ -138,7 +138,7 @@ for (const transport of (process.env.PERDURE_TRANSPORTS ?? "stream,socket").spli
     }
 
     it("goes on with an answer that still runs, from the piece at which the line broke", async () => {
-      const most = transport === "socket" ? 4 : 6; // frames that come before it holds
+      const most = transport === "socket" ? 3 : 6; // frames that come before it holds
       await inTurns(range(0, most), async (count) => {
         const broken = [{ frames: count }, { frames: 1 }];
         await assertShown(await watched("talk", broken, transport, { holds: true }), `held, cut at ${count}`);
