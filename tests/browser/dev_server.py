@@ -91,6 +91,7 @@ PIECE = timedelta(milliseconds=20)
 models = {name: Directed(directed, delay=PIECE, model=at) for name, at in [("large", "l-1"), ("small", "s-1")]}
 support = support_agent(models["large"])
 agent = replace(support, models=models, tools=[*support.tools, export_orders, *TOOLS])
+agents = [agent, replace(agent, name="night-shift")]
 '''
 
 
@@ -146,7 +147,7 @@ class DevServer:
         if self._process is not None:
             return
         port = self.url.rpartition(":")[2] or "0"
-        command = ["-m", "perdure", "dev", "--agents", "directed_support:agent", "--db", "sessions.db", "--port", port]
+        command = ["-m", "perdure", "dev", "--agents", "directed_support:agents", "--db", "sessions.db", "--port", port]
         with (self._folder / "stderr.log").open("a") as log:
             self._process = subprocess.Popen(
                 [sys.executable, *command],

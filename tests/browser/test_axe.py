@@ -7,7 +7,7 @@ from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-unt
 from playwright.sync_api import Page, ViewportSize, expect
 
 from tests.browser.dev_server import DevServer
-from tests.browser.helpers import answers, field, held_in_its_answer, say, waiting
+from tests.browser.helpers import TOO_WIDE, answers, field, held_in_its_answer, say, waiting
 
 pytestmark = [pytest.mark.browser, pytest.mark.processes]
 
@@ -17,7 +17,9 @@ AXE = Axe()
 
 
 def violations(page: Page) -> list[tuple[str, list[Any]]]:
-    """What axe finds fault with: its rules, and the elements that break them."""
+    """What axe finds fault with: its rules, and the elements that break them. On a phone, also what does not fit."""
+    if page.viewport_size == PHONE:
+        assert page.evaluate(TOO_WIDE) == []
     found = AXE.run(page, options={"resultTypes": ["violations"]}).response["violations"]
     return [(rule["id"], [node["html"][:200] for node in rule["nodes"]]) for rule in found]
 

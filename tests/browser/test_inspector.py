@@ -197,6 +197,19 @@ def test_answers_are_drawn_as_they_are_written_and_never_as_html(page: Page, ser
     assert copied(page, whole.get_by_role("button", name="Copy this answer")) == stored_answers(server, page)[0]
 
 
+def test_a_new_session_begins_with_the_agent_that_is_chosen_and_keeps_it(page: Page, server: DevServer) -> None:
+    choice = page.get_by_role("combobox", name="Agent")
+    expect(choice).to_have_value("support")
+    choice.select_option("night-shift")
+
+    say(page, "Hello")
+
+    expect(answers(page)).to_have_count(1)
+    expect(page.locator("#agent")).to_have_text("agent night-shift")
+    expect(choice).to_be_hidden()
+    assert ask(server, page)["agent"] == "night-shift"
+
+
 def test_the_theme_follows_the_system_until_it_is_chosen_and_is_kept(page: Page, server: DevServer) -> None:
     ground = "getComputedStyle(document.body).backgroundColor"
     page.emulate_media(color_scheme="dark")
