@@ -200,6 +200,9 @@ class HttpApi(HttpSchedules):
     ) -> JsonObject:
         return await self._send("PUT", path_of(session_id), {"agent": agent, "settings": settings}, idempotency_key)
 
+    async def set_title(self, session_id: str, title: str, *, idempotency_key: str | None = None) -> JsonObject:
+        return await self._send("PUT", path_of(session_id, "title"), {"title": title}, idempotency_key)
+
     async def pause(self, session_id: str, *, idempotency_key: str | None = None) -> JsonObject:
         return await self._send("POST", path_of(session_id, "pause"), {}, idempotency_key)
 

@@ -26,6 +26,7 @@ from perdure.core.history import file_part
 from perdure.core.ids import key_hash, version_of
 from perdure.core.inbox import find
 from perdure.core.limits import MAX_MESSAGE_ID
+from perdure.core.title_commands import SetTitle
 from perdure.errors import InvalidRequestError, NotFoundError, RequestConflictError
 from perdure.operations import Operations
 from perdure.ports import SessionKey
@@ -35,6 +36,10 @@ JsonObject = dict[str, Any]
 
 EDIT_TRIES = 8
 """Lost races between two editors of one message before one of them hears of it. Our own choice."""
+
+
+MAX_TITLE = 200
+"""Longest title that a person gives, in characters. Our own choice: a line of a list."""
 
 
 class ControlOperations(Operations):
@@ -158,6 +163,22 @@ class ControlOperations(Operations):
         """Let everything that is ready begin again. Returns `{"result": …}`."""
         receipts = claims(idempotency_key, {"operation": "resume"})
         command = ResumeSession(actor=caller.actor, receipts=receipts)
+        return (await self._execute(caller, session_key(caller, session_id), command)).reply
+
+    async def set_title(
+        self, caller: Caller, session_id: str, title: str, *, idempotency_key: str | None = None
+    ) -> JsonObject:
+        """Name the session, for good: no model's title comes after it. Returns `{"result": …}`.
+
+        Args:
+            title: One line, 1 to `MAX_TITLE` characters; spaces around it are dropped.
+        """
+        check_text(title, "title")
+        name = " ".join(title.split())
+        if len(name) > MAX_TITLE:
+            raise InvalidRequestError(f"the title has {len(name)} characters, of {MAX_TITLE}: shorten it")
+        receipts = claims(idempotency_key, {"operation": "title", "title": name})
+        command = SetTitle(title=name, actor=caller.actor, receipts=receipts)
         return (await self._execute(caller, session_key(caller, session_id), command)).reply
 
     async def update_settings(

@@ -65,6 +65,7 @@ class Reader:
         return {
             "session_id": key.session_id,
             "agent": head.agent,
+            **({"title": head.title} if head.title is not None else {}),
             "state": public_state(head, taken=await self._is_taken(key, head)),
             **page,
             "tool_calls": fitted(calls, CALLS_SHARE),

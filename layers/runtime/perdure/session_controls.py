@@ -39,6 +39,8 @@ class ControlApi(Protocol):
 
     async def retry(self, session_id: str, *, retry_id: str, idempotency_key: str | None = None) -> JsonObject: ...
 
+    async def set_title(self, session_id: str, title: str, *, idempotency_key: str | None = None) -> JsonObject: ...
+
     async def pause(self, session_id: str, *, idempotency_key: str | None = None) -> JsonObject: ...
 
     async def resume(self, session_id: str, *, idempotency_key: str | None = None) -> JsonObject: ...
@@ -97,6 +99,9 @@ class BoundControls:
 
     async def retry(self, session_id: str, **arguments: Any) -> JsonObject:
         return await self._service.retry(self._caller, session_id, **arguments)
+
+    async def set_title(self, session_id: str, title: str, **arguments: Any) -> JsonObject:
+        return await self._service.set_title(self._caller, session_id, title, **arguments)
 
     async def pause(self, session_id: str, **arguments: Any) -> JsonObject:
         return await self._service.pause(self._caller, session_id, **arguments)
@@ -180,6 +185,11 @@ class SessionControls:
         key = self._key(idempotency_key)
         chosen = self._new_key() if retry_id is None else retry_id
         return await with_key(key, self._controls.retry(self.session_id, retry_id=chosen, idempotency_key=key))
+
+    async def rename(self, title: str, *, idempotency_key: str | None = None) -> JsonObject:
+        """Give the session a title of 1 to 200 characters; it stays. Returns `{"result": …}`."""
+        key = self._key(idempotency_key)
+        return await with_key(key, self._controls.set_title(self.session_id, title, idempotency_key=key))
 
     async def pause(self, *, idempotency_key: str | None = None) -> JsonObject:
         """Let nothing new begin: model steps, tools, turns. What runs finishes. Returns `{"result": …}`."""

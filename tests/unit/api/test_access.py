@@ -27,6 +27,7 @@ COMMANDS: dict[str, tuple[Operation, Any]] = {
     "stop": ("stop", {}),
     "retry": ("control", {"retry_id": "r-1"}),
     "pause": ("control", None),
+    "set_title": ("control", {"title": "another"}),
     "resume": ("control", None),
     "update_settings": ("control", {}),
     "change_message": ("control", {"text": "other"}),

@@ -100,6 +100,9 @@ class AgentDefinition:
             for an agent that has nobody to ask.
         approval_order: Whether the approvals of one response are asked all at once or one after the other.
         on_schedule: Called for every occurrence of a schedule that is due, before its message is sent.
+        title_model: Names a session by its first question and answer, once, out of band: its call has no tools and no
+            instructions and never enters the history. A person's title wins. None: sessions have the titles that
+            people give them.
         history: How stopped and failed turns are shown to the model.
 
     Raises:
@@ -137,6 +140,7 @@ class AgentDefinition:
     reconnect: ReconnectPolicy = QUICK
     approval_mode: str = "ask"
     approval_order: Literal["parallel", "sequential"] = "parallel"
+    title_model: ModelClient | None = None
     history: HistoryOptions = field(default_factory=HistoryOptions)
 
     def __post_init__(self) -> None:

@@ -180,5 +180,11 @@ class EventBody(RootModel[dict[str, Any]]):
     """An event of another system, as that system words it."""
 
 
+class TitleBody(Body):
+    """What a session is called."""
+
+    title: Annotated[str, Field(description="1 to 200 characters; spaces are made single.")]
+
+
 class SettingsBody(RootModel[dict[str, Any]]):
     """The session's settings, whole: nothing is merged, and `{}` clears them. At most 16 KiB, never secrets."""

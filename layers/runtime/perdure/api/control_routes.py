@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from perdure.api import result_shapes, shapes
-from perdure.api.bodies import ChangeBody, DeliverBody, EmptyBody, RetryBody, SettingsBody, StartBody, StopBody
+from perdure.api.bodies import (
+    ChangeBody,
+    DeliverBody,
+    EmptyBody,
+    RetryBody,
+    SettingsBody,
+    StartBody,
+    StopBody,
+    TitleBody,
+)
 from perdure.api.messages import JsonObject
 from perdure.api.route import COMMAND_ERRORS, SESSION, Call, Route
 
@@ -44,6 +53,11 @@ async def _pause(call: Call) -> JsonObject:
 
 async def _resume(call: Call) -> JsonObject:
     return await call.service.resume(call.caller, call.session_id, idempotency_key=call.idempotency_key)
+
+
+async def _title(call: Call) -> JsonObject:
+    title = call.body_as(TitleBody).title
+    return await call.service.set_title(call.caller, call.session_id, title, idempotency_key=call.idempotency_key)
 
 
 async def _settings(call: Call) -> JsonObject:
@@ -140,6 +154,17 @@ CONTROL_ROUTES: tuple[Route, ...] = (
         doc="Let everything that is ready begin again.",
         run=_resume,
         body=EmptyBody,
+        reply=result_shapes.Recorded,
+        keyed=True,
+        errors=COMMAND_ERRORS,
+    ),
+    Route(
+        method="PUT",
+        path=f"{SESSION}/title",
+        operation="set_title",
+        doc="Name the session. A person's title stays, whatever a model would call it.",
+        run=_title,
+        body=TitleBody,
         reply=result_shapes.Recorded,
         keyed=True,
         errors=COMMAND_ERRORS,

@@ -303,6 +303,14 @@ class MessageRemoved(Done):
     message_id: str
 
 
+class TitleChanged(BaseModel):
+    """The session has another title, by a `person`, who is the `actor`, or by the agent's `model`."""
+
+    title: str
+    by: Literal["person", "model"]
+    actor: Who | None = None
+
+
 class HoldReleased(Done):
     """The inbox goes on. `reason`: what it was blocked for, if it was."""
 
@@ -370,6 +378,7 @@ PAYLOADS: dict[str, type[BaseModel]] = {
     "wait.changed": WaitChanged,
     "wait.cancelled": WaitEnded,
     **SCHEDULE_PAYLOADS,
+    "title_changed": TitleChanged,
     "session_paused": Done,
     "session_resumed": Done,
     "hold.released": HoldReleased,

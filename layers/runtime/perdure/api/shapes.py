@@ -232,6 +232,7 @@ class Snapshot(BaseModel):
 
     session_id: str
     agent: str | None
+    title: str | None = None
     state: State | None
     messages: list[Message]
     next_before: str | None = None
@@ -272,6 +273,7 @@ class SessionSummary(Gates):
     version: int
     turn_count: int
     preview: str
+    title: str | None = None
     created_at: datetime | None = None
     last_activity_at: datetime | None = None
     waiting_for: list[WaitingFor] | None = None

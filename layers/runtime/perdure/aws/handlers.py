@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from importlib import import_module
+from typing import Any, Protocol, TypeVar, cast
 
 from perdure.aws.bootstrap import Runtime
 from perdure.aws.limits import DEADLINE_MARGIN
@@ -36,19 +37,26 @@ class Step(Protocol):
     def __call__(self, deps: StepDeps, message: StepMessage, *, deadline: datetime | None) -> Awaitable[object]: ...
 
 
-def step_handler(step: Step, runtime: Callable[[], Runtime], *, hot: HotTurn | None = None) -> Handler:
+def step_handler(
+    step: Step, runtime: Callable[[], Runtime], *, hot: HotTurn | None = None, others: Mapping[str, str] | None = None
+) -> Handler:
     """Return the handler of a queue of steps. A record that fails is received again; the others are done.
 
     Args:
         hot: The function goes on with the next step itself while it has time.
+        others: Kinds of steps that share the queue, with the module of each; it is imported with the first of them.
     """
+
+    def step_of(kind: str) -> Step:
+        return step if kind not in (others or {}) else cast(Step, getattr(import_module((others or {})[kind]), kind))
 
     async def work(container: Runtime, message: StepQueueMessage, deadline: datetime | None) -> None:
         dispatch = message.dispatch
         if dispatch.not_before is not None and dispatch.not_before > container.clock.now():
             await container.queue.send(message.key, dispatch)  # the longest delay was too short
             return
-        await step(replace(container.deps, hot=hot), StepMessage.of(message.key, dispatch), deadline=deadline)
+        run = step_of(dispatch.kind)
+        await run(replace(container.deps, hot=hot), StepMessage.of(message.key, dispatch), deadline=deadline)
 
     return _queue_handler(StepQueueMessage.read, work, runtime)
 

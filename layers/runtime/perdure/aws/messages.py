@@ -15,7 +15,9 @@ from perdure.core.codec import from_millis, to_millis
 from perdure.core.expected import Dispatch, Timer
 from perdure.ports import SessionKey
 
-StepKind = Literal["run_model", "call_tool", "call_single_attempt_tool", "poll_tool_task", "cancel_tool_task"]
+StepKind = Literal[
+    "run_model", "call_tool", "call_single_attempt_tool", "poll_tool_task", "cancel_tool_task", "write_title"
+]
 Check = Callable[[Any], bool]
 M = TypeVar("M", bound="QueueMessage")
 

@@ -89,6 +89,7 @@ class Settings:
             "call_single_attempt_tool": self.call_single_attempt_tool_queue_url,
             "poll_tool_task": self.poll_tool_task_queue_url,
             "cancel_tool_task": self.cancel_tool_task_queue_url,
+            "write_title": self.run_model_queue_url,  # a model call like others, with the same rights
         }
 
 

@@ -163,6 +163,7 @@ class ModelFinished(StepCommand):
         approval_mode: The agent's, for a session that has none of its own (spec APPR-08).
         one_by_one: Approvals are asked one at a time (spec APPR-07).
         answered: Its calls were all run by the provider, so the text behind them is the answer.
+        titles: The agent has a model that names sessions by their first turn.
     """
 
     DECIDED_IN: ClassVar[str] = "models"
@@ -188,6 +189,7 @@ class ModelFinished(StepCommand):
     approval_mode: str = "ask"
     one_by_one: bool = False
     answered: bool = False
+    titles: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from perdure.core.head import Call, Cancellation, Head, ModelStep, Turn
+from perdure.core.head import Call, Cancellation, Head, ModelStep, Titling, Turn
 from perdure.core.limits import CREDENTIAL_LOOK, START_LEASE, TIMER_GRACE
 
 
@@ -13,7 +13,8 @@ from perdure.core.limits import CREDENTIAL_LOOK, START_LEASE, TIMER_GRACE
 class Dispatch:
     """A step that somebody should run.
 
-    `kind` is `run_model`, `call_tool`, `call_single_attempt_tool`, `poll_tool_task` or `cancel_tool_task`.
+    `kind` is `run_model`, `call_tool`, `call_single_attempt_tool`, `poll_tool_task`, `cancel_tool_task` or
+    `write_title`.
 
     One with `claimed_by` is run by the worker that made it ready: it is never sent, and given up only after
     `claimed_until`.
@@ -42,7 +43,7 @@ def expected_dispatches(head: Head) -> tuple[Dispatch, ...]:
     A pause closes the gate for all of them but those of a turn that is being stopped, which they end.
     """
     if head.paused_at is not None and (head.turn is None or head.turn.stop is None):
-        return _cancellations(head)
+        return _aside(head)
     return awaited_steps(head)
 
 
@@ -51,17 +52,20 @@ def awaited_steps(head: Head) -> tuple[Dispatch, ...]:
     global _latest  # noqa: PLW0603 - one turn is asked about again and again, by each of its steps and viewers
     turn = head.turn
     if turn is None:
-        return _cancellations(head)
+        return _aside(head)
     known, steps = _latest
     if known is not turn:
         steps = _steps_of(turn)
         _latest = (turn, steps)
-    return steps + _cancellations(head) if head.cancellations else steps
+    return steps + _aside(head) if head.cancellations or head.titling else steps
 
 
-def _cancellations(head: Head) -> tuple[Dispatch, ...]:
-    """Return the steps that ask remote work to stop. They belong to calls that are over, so no pause holds them."""
-    return tuple([_dispatch("cancel_tool_task", each.step_id, each) for each in head.cancellations])
+def _aside(head: Head) -> tuple[Dispatch, ...]:
+    """Return the steps that no turn waits for, and so no pause holds: to have remote work stopped, and a title made."""
+    steps = [_dispatch("cancel_tool_task", each.step_id, each) for each in head.cancellations]
+    if head.titling is not None:
+        steps.append(_dispatch("write_title", head.titling.step_id, head.titling))
+    return tuple(steps)
 
 
 _latest: tuple[Turn | None, tuple[Dispatch, ...]] = (None, ())
@@ -80,15 +84,15 @@ def _kind(call: Call) -> str:
     return "call_single_attempt_tool" if call.runs_once else "call_tool"
 
 
-def _dispatch(kind: str, step_id: str, step: ModelStep | Call | Cancellation) -> Dispatch:
-    taken_by = None if isinstance(step, Cancellation) else step.claimed_by
+def _dispatch(kind: str, step_id: str, step: ModelStep | Call | Cancellation | Titling) -> Dispatch:
+    taken_by = None if isinstance(step, (Cancellation, Titling)) else step.claimed_by
     return Dispatch(
         kind=kind,
         step_id=step_id,
         attempt=step.attempt,
         not_before=step.not_before,
         claimed_by=taken_by,
-        claimed_until=step.claimed_until if taken_by and not isinstance(step, Cancellation) else None,
+        claimed_until=None if isinstance(step, (Cancellation, Titling)) or not taken_by else step.claimed_until,
     )
 
 
@@ -122,7 +126,8 @@ def sweep_due_at(head: Head) -> datetime | None:
     """Return when the sweep should look at this session, or None while only a person is awaited."""
     turn = head.turn
     moments = [timer.due_at + TIMER_GRACE for timer in expected_timers(head)]
-    steps: list[ModelStep | Call | Cancellation] = list(head.cancellations)
+    steps: list[ModelStep | Call | Cancellation | Titling] = list(head.cancellations)
+    steps += [head.titling] if head.titling is not None else []
     if turn is None:
         if head.hold is not None and head.hold.credential is not None:
             moments.append(head.hold.at + CREDENTIAL_LOOK)
@@ -132,7 +137,7 @@ def sweep_due_at(head: Head) -> datetime | None:
     return min(moments, default=None)
 
 
-def _overdue_at(step: ModelStep | Call | Cancellation) -> datetime | None:
+def _overdue_at(step: ModelStep | Call | Cancellation | Titling) -> datetime | None:
     """Return when to look whether a step shows a sign of life.
 
     The same for one that its worker took with the commit: the look finds the claim and moves on to its end. So a turn

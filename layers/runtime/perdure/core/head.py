@@ -18,6 +18,7 @@ from perdure.core.open_calls import (
     Interrupt,
     ModelStep,
     Task,
+    Titling,
     Wait,
 )
 from perdure.core.usage import NO_TOTALS, UsageTotals
@@ -41,6 +42,7 @@ __all__ = [
     "Schedule",
     "StopMarker",
     "Task",
+    "Titling",
     "Turn",
     "TurnError",
     "Wait",
@@ -278,6 +280,8 @@ class Head:
         approval_mode: What a person changed it to while calls may be running (spec APPR-08). None: the agent's.
         closed_at: It takes no more messages since then (spec SESS-19).
         cancellations: Remote work of calls that are over, which is asked to stop.
+        title: What the session is called, if it has a name; `titled_by` a `person` or the `model`.
+        titling: The step that has a title written.
         schedules: Messages that come by themselves.
         grants: Approvals that were given ahead.
         requests: Values that the application asks for.
@@ -308,6 +312,9 @@ class Head:
     schedules: tuple[Schedule, ...] = ()
     grants: tuple[Grant, ...] = ()
     requests: tuple[Interrupt, ...] = ()
+    title: str | None = None
+    titled_by: str | None = None
+    titling: Titling | None = None
     schema_version: int = 1  # what a record that does not say it has; never changes
 
     @property

@@ -70,6 +70,10 @@ def on_model_finished(draft: Draft, command: ModelFinished) -> Decision:
         if command.parts:
             draft.message("assistant", command.parts, provider=command.provider)
         complete_turn(draft, answer=_text(command))
+    if command.titles and draft.head.title is None:
+        from perdure.core.titles import begin_titling  # for agents that name sessions only
+
+        begin_titling(draft)
     return draft.decision({"accepted": True})
 
 

@@ -215,3 +215,14 @@ class Cancellation:
     ready_at: datetime
     first_attempt_at: datetime
     not_before: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Titling:
+    """A title that a model is asked for, by a step of its own that no turn waits for (spec TITLE-01)."""
+
+    step_id: str
+    attempt: int
+    ready_at: datetime
+    first_attempt_at: datetime
+    not_before: datetime | None = None

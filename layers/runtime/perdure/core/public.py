@@ -347,6 +347,8 @@ def public_summary(session_id: str, head: Head) -> JsonObject:
         row["created_at"] = format_time(head.created_at)
     if head.last_activity_at is not None:
         row["last_activity_at"] = format_time(head.last_activity_at)
+    if head.title is not None:
+        row["title"] = head.title
     row |= _gates(head)
     if waiting := public_waiting_for(head):
         row["waiting_for"] = waiting

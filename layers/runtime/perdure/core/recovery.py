@@ -22,6 +22,12 @@ def on_attempt_lost(draft: Draft, command: AttemptLost) -> Decision:
 
         done = TaskCancelled(step_id=command.step_id, attempt=command.attempt, done=False)
         return on_task_cancelled(draft, done)
+    titling = draft.head.titling
+    if titling is not None and (titling.step_id, titling.attempt) == (command.step_id, command.attempt):
+        from perdure.core.titles import try_again  # as above
+
+        try_again(draft, titling, final=command.final)
+        return draft.decision({"accepted": True})
     turn = draft.head.turn
     if turn is None:
         return _old_news(draft, command)

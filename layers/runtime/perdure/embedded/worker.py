@@ -20,6 +20,7 @@ from perdure.steps.recover import sweep, sweep_session_safely
 from perdure.steps.run_model import run_model
 from perdure.steps.tasks import cancel_tool_task, poll_tool_task
 from perdure.steps.waking import fire_timer
+from perdure.steps.write_title import write_title
 
 MAX_RUNNING_STEPS = 512
 """Steps that run at a time in one process; the rest wait in the queue. Our own choice: waiting for models is cheap."""
@@ -37,6 +38,7 @@ _STEPS: dict[str, Callable[..., Awaitable[None]]] = {
     "call_single_attempt_tool": call_single_attempt_tool,
     "poll_tool_task": poll_tool_task,
     "cancel_tool_task": cancel_tool_task,
+    "write_title": write_title,
 }
 
 _FOR_EVER = datetime(9999, 1, 1, tzinfo=UTC)

@@ -172,6 +172,8 @@ def ready_at(head: Head, dispatch: Dispatch) -> datetime | None:
     cancellation = next((c for c in head.cancellations if c.step_id == dispatch.step_id), None)
     if cancellation is not None:
         return cancellation.ready_at
+    if head.titling is not None and head.titling.step_id == dispatch.step_id:
+        return head.titling.ready_at
     if turn is not None and turn.step is not None and turn.step.step_id == dispatch.step_id:
         return turn.step.ready_at
     call = turn.call(dispatch.step_id) if turn else None

@@ -359,6 +359,7 @@ class _ModelCall:
         if agent is not None:
             outcome["approval_mode"] = agent.approval_mode
             outcome["one_by_one"] = agent.approval_order == "sequential"
+            outcome["titles"] = agent.title_model is not None
         command = ModelFinished(
             turn_id=attempt.turn.turn_id,
             step_id=attempt.step_id,

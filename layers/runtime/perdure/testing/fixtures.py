@@ -38,6 +38,7 @@ from perdure.steps.call_tool import call_single_attempt_tool, call_tool
 from perdure.steps.run_model import run_model
 from perdure.steps.tasks import cancel_tool_task, poll_tool_task
 from perdure.steps.waking import fire_timer
+from perdure.steps.write_title import write_title
 from perdure.testing.clock import VirtualClock
 
 JsonObject = dict[str, Any]
@@ -47,6 +48,7 @@ STEPS = {
     "call_tool": call_tool,
     "call_single_attempt_tool": call_single_attempt_tool,
     "poll_tool_task": poll_tool_task,
+    "write_title": write_title,
     "cancel_tool_task": cancel_tool_task,
 }
 

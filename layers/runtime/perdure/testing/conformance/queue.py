@@ -26,7 +26,7 @@ async def test_a_step_that_is_ready_comes_out_at_once_with_its_ids(delivery: Del
 
 
 async def test_every_kind_of_step_comes_out_as_what_it_is(delivery: Delivery) -> None:
-    kinds = ("run_model", "call_tool", "call_single_attempt_tool", "poll_tool_task", "cancel_tool_task")
+    kinds = ("run_model", "call_tool", "call_single_attempt_tool", "poll_tool_task", "cancel_tool_task", "write_title")
 
     for kind in kinds:
         await delivery.queue.send(A_SESSION, Dispatch(kind=kind, step_id=f"{kind}-step", attempt=2))
