@@ -19,10 +19,11 @@ from perdure.aws.clients import in_thread
 from perdure.aws.subscriptions import Subscription, Subscriptions
 from perdure.checks import Caller
 from perdure.core.cursor import Cursor
+from perdure.core.expected import awaited_steps
 from perdure.core.head import Head
 from perdure.errors import NotFoundError, PerdureError, StoreUnavailableError
 from perdure.feed import Feed, Follower
-from perdure.ports import NewId, Ports
+from perdure.ports import NewId, Ports, SessionKey
 from perdure.reading import Reader
 from perdure.streams.delivery import Delivery
 from perdure.streams.kinds import restored
@@ -35,6 +36,9 @@ JsonObject = dict[str, Any]
 PUMP_TIME = timedelta(seconds=10)
 """How long one pump sends at most, because a function waits for it (ours). A viewer that is slower than what it is
 sent gets the rest with the next change, or with its next ping."""
+
+ANSWER_TIME = timedelta(seconds=20)
+"""The same for an answer to AI SDK's client, which never pings; less than the `socket` function has (ours)."""
 
 FEED_EVENTS = 200
 """Events that a pump reads at a time (ours)."""
@@ -57,7 +61,15 @@ class _GoneError(Exception):
 
 
 class _UnsentError(Exception):
-    """A frame could not be sent."""
+    """A frame could not be sent.
+
+    Attributes:
+        may_have_come: Nobody knows whether it came all the same.
+    """
+
+    def __init__(self, *, may_have_come: bool = False) -> None:
+        super().__init__()
+        self.may_have_come = may_have_come
 
 
 class Pump:
@@ -134,7 +146,7 @@ class Pump:
         if taken.unclean and not delivery.may_repeat:
             await self._break_off(taken)
             return
-        ends_at = self._ports.clock.now() + PUMP_TIME
+        ends_at = self._ports.clock.now() + (PUMP_TIME if delivery.may_repeat else ANSWER_TIME)
         while True:
             state: JsonObject | None = delivery.state()
             try:
@@ -147,8 +159,10 @@ class Pump:
             except NotFoundError as error:
                 await self._deny(taken, delivery, error)
                 return
-            except (_UnsentError, PerdureError):
-                await self._give_up(taken, owner, state)
+            except (_UnsentError, PerdureError) as error:
+                unsure = isinstance(error, _UnsentError) and error.may_have_come  # its number may be taken
+                stays = delivery.may_repeat or (not unsure and await self._goes_on(taken.key))
+                await self._give_up(taken, owner, state if stays else None)
                 return
             if delivery.ended:
                 await self._subscriptions.remove(taken.key, taken.connection_id, taken.name)
@@ -156,11 +170,22 @@ class Pump:
             late = self._ports.clock.now() >= ends_at
             if more and not late:
                 continue
-            wakes = await self._subscriptions.release(taken, owner, delivery.state(), though_woken=late)
+            leave = late and (delivery.may_repeat or await self._goes_on(taken.key))
+            if late and not leave and more:
+                await self._break_off(taken)  # nobody would ever ask for the rest
+                return
+            wakes = await self._subscriptions.release(taken, owner, delivery.state(), though_woken=leave)
             if wakes is None:
                 return
             taken = replace(taken, wakes=wakes)
             version = (await self._ports.store.load(taken.key)).head.version
+
+    async def _goes_on(self, key: SessionKey) -> bool:
+        """Whether steps run, so that there will be another change. Who does not ping waits for that only."""
+        try:
+            return bool(awaited_steps((await self._ports.store.load(key)).head))
+        except PerdureError:
+            return False
 
     async def _give_up(self, taken: Subscription, owner: str, state: JsonObject | None) -> None:
         """Leave a viewer to whom something could not be sent where it stands, for the next pump.
@@ -217,8 +242,8 @@ class Pump:
             await self.close(taken.connection_id)
 
     async def _break_off(self, taken: Subscription) -> None:
-        await self._subscriptions.remove(taken.key, taken.connection_id, taken.name)
         await self.close(taken.connection_id)
+        await self._subscriptions.remove(taken.key, taken.connection_id, taken.name)
 
     async def _forget(self, subscription: Subscription) -> None:
         try:
@@ -246,7 +271,7 @@ class Pump:
                     raise _GoneError from None
                 if status_of(error) != 429:
                     logger.warning("a frame could not be sent", extra={"error": type(error).__name__})
-                    raise _UnsentError from error
+                    raise _UnsentError(may_have_come=not 400 <= status_of(error) < 500) from error
             else:
                 return
         logger.warning("a viewer could not be told of a change: too many requests")

@@ -12,15 +12,18 @@ from typing import Any
 
 from perdure.feed import Feed
 from perdure.streams.parts import MAX_FRAME_BYTES
-from perdure.streams.ui_chunks import UIChunks
+from perdure.streams.ui_chunks import TOKEN, UIChunks
 
 JsonObject = dict[str, Any]
 
-CHUNK_BYTES = MAX_FRAME_BYTES - 2048
-"""Largest chunk, in bytes of JSON: the rest is for the frame's head with its request id."""
+CHUNK_BYTES = MAX_FRAME_BYTES - 4096
+"""Largest chunk, in bytes of JSON: the rest is for the frame's head with its request id of up to 256 characters."""
 
-PIECE_CHARACTERS = 4_000
+PIECE_CHARACTERS = 2_000
 """Text in one piece of a delta that was too large. JSON takes 6 bytes for most of what is not ASCII, and 12 at most."""
+
+_KEPT = ("type", "id", "toolCallId", "approvalId", "messageId")
+"""Fields by which a client finds what a chunk is about."""
 
 
 class ChatAnswer:
@@ -83,6 +86,8 @@ class ChatAnswer:
 
     def take(self, feed: Feed) -> list[JsonObject]:
         chunks = [chunk for item in feed.items for chunk in self._mapping.take(item)]
+        last = max((at for at, chunk in enumerate(chunks) if chunk["type"] == TOKEN), default=-1)
+        chunks = [chunk for at, chunk in enumerate(chunks) if chunk["type"] != TOKEN or at == last]  # each is a post
         if feed.whole:
             chunks += self._mapping.rest()
         self.cursor = feed.cursor
@@ -119,21 +124,29 @@ def _fitting(chunk: JsonObject) -> Iterator[JsonObject]:
 
 def _cut(chunk: JsonObject) -> JsonObject:
     """Return a chunk whose large values are told by their heads and sizes; the whole is read over HTTP."""
-    cut = dict(chunk)
-    for name in ("output", "input", "data", "errorText", "parts"):
-        if name in cut and _size(cut[name]) > CHUNK_BYTES // 4:
-            text = cut[name] if isinstance(cut[name], str) else json.dumps(cut[name], ensure_ascii=False)
-            head = _head(text, CHUNK_BYTES // 4)
-            told = f"{head}… (cut: {len(text)} characters; read the messages for all of it)"
-            cut[name] = [{"type": "text", "text": told}] if name == "parts" else told
-    return cut
+    told = {name: value for name, value in chunk.items() if name not in _KEPT}
+    for most in (CHUNK_BYTES // 4, 1024, 128):  # long texts first, so that what has them keeps its form
+        cut = {**chunk, **_with_heads(told, most)}
+        if _size(cut) <= CHUNK_BYTES:
+            return cut
+    heads = {name: _head_of(json.dumps(value), 512) for name, value in told.items() if _size(value) > 1024}
+    return {**chunk, **told, **heads}
 
 
-def _head(text: str, most: int) -> str:
+def _with_heads(value: Any, most: int) -> Any:
+    """Return a value of which each text takes so many bytes of JSON at most, and a few for how long it was."""
+    if isinstance(value, dict):
+        return {name: _with_heads(one, most) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_with_heads(one, most) for one in value]
+    return _head_of(value, most) if isinstance(value, str) and _size(value) > most else value
+
+
+def _head_of(text: str, most: int) -> str:
     head = text[:most]
     while _size(head) > most:
         head = head[: len(head) // 2]
-    return head
+    return f"{head}… (cut: {len(text)} characters; read the messages for all of it)"
 
 
 def _size(value: Any) -> int:
