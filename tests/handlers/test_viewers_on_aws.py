@@ -149,7 +149,7 @@ def test_a_frame_that_the_table_can_not_carry_out_now_is_answered_so_and_may_be_
     first, second = (harness.gateway.send(viewer, ATTACH) for _ in range(2))
     harness.settle()
 
-    assert (first["type"], first["code"]) == ("error", "store_unavailable")
+    assert (first["type"], first["code"], first["session_id"]) == ("error", "store_unavailable", "case-42")
     assert second == {"type": "attached", "session_id": "case-42", "cursor": ATTACH["after"]}
     assert heard(viewer) == all_of(harness)
 

@@ -7,6 +7,7 @@ import { ApiError, UnsettledError } from "./http.js";
 const PING_MS = 25_000; // proxies cut a silent connection after 30 to 60 s, API Gateway after 10 minutes
 const PONG_MS = 10_000;
 const ABSENT_MS = 3000; // how often is looked for a session that nobody has written to
+const REFUSED_MS = 5000; // how often a session is attached again that the server can't follow now
 const LARGEST_FRAME = 32 * 1024; // in bytes, of API Gateway
 
 /**
@@ -97,7 +98,7 @@ export function socketLink({ api, WebSocket, environment, onChange }) {
         return answer(frame);
       case "error":
         if (frame.request_id !== undefined) answer({ ...frame, status: 400, body: { error: frame } });
-        else follower?.onDenied(new ApiError(400, frame));
+        else if (follower !== undefined) unattached(frame, follower);
         return undefined;
       default:
         return undefined; // a pong, or what a newer server says
@@ -117,6 +118,14 @@ export function socketLink({ api, WebSocket, environment, onChange }) {
     if (status < 400) asked.resolve(body ?? {});
     else if (status >= 500) asked.reject(new UnsettledError(asked.command, new ApiError(status, body?.error)));
     else asked.reject(new ApiError(status, body?.error));
+  }
+
+  // Behind an error nothing comes of a session, so nobody may go on waiting for it.
+  function unattached({ session_id: sessionId, ...error }, follower) {
+    if (error.code === "invalid_cursor") return void follower.onCursorRefused();
+    if (error.code !== "store_unavailable") return follower.onDenied(new ApiError(400, error));
+    environment.after(REFUSED_MS, () => attached.get(sessionId) === follower && attach(sessionId));
+    return undefined;
   }
 
   // There is nothing to attach to before the first message: until then it is looked for.

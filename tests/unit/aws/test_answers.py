@@ -13,8 +13,11 @@ import pytest
 from perdure.aws.delivery import ANSWER_TIME, POST_ATTEMPTS
 from perdure.aws.subscriptions import PUMP_LEASE, Subscription
 from perdure.aws.table import Table
+from perdure.core.cursor import Cursor
+from perdure.core.head import Head
 from perdure.feed import Feed, Live
 from perdure.streams.chat import ChatAnswer
+from perdure.streams.delivery import Attachment
 from perdure.streams.parts import MAX_FRAME_BYTES
 from perdure.streams.ui_chunks import UIChunks
 from perdure.testing.moto import AwsInProcess
@@ -221,3 +224,20 @@ def test_every_frame_fits_whatever_its_request_is_called_and_says(request_id: st
     assert question["choices"] == ["yes", "no"], "it is still a question"
     (given,) = [chunk["input"] for chunk in sent if chunk["type"] == "tool-input-available"]
     assert given["b"][1] == {"c": 1}, "it is still an object"
+
+
+def test_what_was_purged_is_told_once_and_ends_an_answer() -> None:
+    """A tombstone has a version and no session: nothing follows it, and nobody may be told of it again and again."""
+    gone = Feed(items=(), cursor=START, head=Head(version=9))
+    viewer = Attachment("s-1", Cursor(version=3).encode("s-1"))
+    answer = ChatAnswer("r-1", "s-1", START, UIChunks("turn-1"))
+
+    told = viewer.take(gone)
+    viewer.take_snapshot({"cursor": START})
+    again = viewer.take(gone)
+    last = answer.take(gone)
+
+    assert [frame["type"] for frame in told] == ["resync_required"]
+    assert again == []
+    assert [frame["chunk"]["type"] for frame in last[:-1]][-1:] == ["error"]
+    assert (last[-1]["type"], answer.ended) == ("end", True)

@@ -133,15 +133,15 @@ def read_frame(text: Any) -> Attach | Detach | Ping | SocketCommand | ChatSend |
         ) from None
 
 
-def request_id_of(text: Any) -> JsonObject:
-    """Return the request id that a frame names, under its name there, so that its sender knows what an error is of."""
+def named_in(text: Any) -> JsonObject:
+    """Return the request id or session id that a frame names, so that its sender knows what an error is of."""
     try:
         value = json.loads(text or "")
     except (TypeError, ValueError, RecursionError):
         return {}
     if not isinstance(value, dict):
         return {}
-    return {name: value[name] for name in ("request_id", "requestId") if isinstance(value.get(name), str)}
+    return {name: value[name] for name in ("request_id", "requestId", "session_id") if isinstance(value.get(name), str)}
 
 
 def error_frame(error: PerdureError, text: Any = None) -> JsonObject:
@@ -149,7 +149,7 @@ def error_frame(error: PerdureError, text: Any = None) -> JsonObject:
 
     AI SDK's client fails a request by its `errorText`.
     """
-    named = request_id_of(text)
+    named = named_in(text)
     shown: JsonObject = {"type": "error", **named, "code": error.code, "message": error.message}
     return shown | ({"errorText": error.message} if "requestId" in named else {})
 

@@ -213,7 +213,8 @@ class _Connection:
 
     async def _deliver(self, name: str, delivery: Delivery) -> None:
         """Begin a delivery; an earlier one of the same name ends."""
-        await self._end(name)
+        while name in self._deliveries:  # another may begin while one ends
+            await self._end(name)
         if len(self._deliveries) >= MAX_DELIVERIES:
             raise TooManyRequestsError(f"this connection has {MAX_DELIVERIES} deliveries: detach from one first")
         self._deliveries[name] = asyncio.create_task(self._pump(name, delivery))

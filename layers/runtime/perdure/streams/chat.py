@@ -90,6 +90,8 @@ class ChatAnswer:
         chunks = [chunk for at, chunk in enumerate(chunks) if chunk["type"] != TOKEN or at == last]  # each is a post
         if feed.whole:
             chunks += self._mapping.rest()
+        if not feed.head.exists and feed.head.version and not self._mapping.ended:
+            chunks += self._mapping.lose(f"session {self.session_id!r} is gone: it was purged")
         self.cursor = feed.cursor
         frames = [self._numbered(piece) for chunk in chunks for piece in _fitting(chunk)]
         if self._mapping.ended:

@@ -119,10 +119,10 @@ class Attachment:
 
     def _gap(self, feed: Feed) -> str | None:
         assert self.cursor is not None
+        place = Cursor.decode(self.cursor, self.session_id)
         if not feed.head.exists and feed.head.version:
-            return "purged"
-        deleted_before = feed.head.deleted_before or 0
-        return "deleted" if Cursor.decode(self.cursor, self.session_id).version < deleted_before else None
+            return "purged" if place != Cursor() else None  # at its start it was told already
+        return "deleted" if place.version < (feed.head.deleted_before or 0) else None
 
     def _frame(self, events: list[JsonObject]) -> JsonObject:
         return {"type": "events", "session_id": self.session_id, "events": events, "cursor": events[-1]["cursor"]}
