@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from perdure.core.expected import awaited_steps
 from perdure.core.limits import LEASE_DURATION, LEASE_GRACE, MAX_ATTEMPTS
 from perdure.errors import InvalidRequestError, ModelCallError
 from perdure.models.scripted import ScriptedModel
@@ -60,6 +61,39 @@ async def test_the_first_answered_turn_gives_a_session_its_title_without_a_trace
     assert "Where is order 7?" in request.messages[0].text
     assert [role for role, _ in transcript] == ["user", "assistant"]
     assert len(usage) == 3, "two turns and the title"
+
+
+async def test_a_session_whose_first_turn_failed_is_named_by_the_first_that_is_answered() -> None:
+    answers = [ModelCallError("no", kind="invalid", retryable=False), "Hello."]
+
+    def reply(_: Any) -> Any:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async with open_stage(an_agent(model=ScriptedModel(reply), title_model=Titles("Named"))) as stage:
+        await stage.send("one")
+        await stage.run_all()
+        assert "title" not in await stage.snapshot()
+        await stage.stop()
+        await stage.send("two")
+        await stage.run_all()
+        assert (await stage.snapshot())["title"] == "Named"
+
+
+async def test_a_title_is_written_beside_the_next_turn() -> None:
+    async with open_stage(an_agent(title_model=Titles("Named"))) as stage:
+        await stage.send("one")
+        await stage.send("two")
+        await stage.run_next()
+        head = await stage.head()
+
+        assert head.turn is not None
+        assert {dispatch.kind for dispatch in awaited_steps(head)} == {"run_model", "write_title"}
+        await stage.run_all()
+        assert (await stage.snapshot())["title"] == "Named"
+        assert (await stage.snapshot())["state"]["turn_count"] == 2
 
 
 async def test_without_a_title_model_nothing_is_asked() -> None:

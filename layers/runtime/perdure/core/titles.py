@@ -14,17 +14,15 @@ from perdure.core.title_commands import SetTitle, TitleWritten
 from perdure.core.turns import record_usage
 from perdure.core.values import replace
 
-FIRST_TURN = "turn-1"
-
 RETRY_DELAY = timedelta(seconds=30)
 """Wait before a title is asked for again; our own choice: nobody waits for it."""
 
 
 def begin_titling(draft: Draft) -> None:
-    """Have a title written, if the first turn has just been answered and the session has none."""
+    """Have a title written, if a turn has just been answered and the session has none."""
     last = draft.head.last_turn
     ended = last is not None and last.closed_version == draft.version and last.outcome == "completed"
-    if not ended or last is None or last.turn_id != FIRST_TURN or draft.head.title is not None:
+    if not ended or draft.head.title is not None or draft.head.titling is not None:
         return
     step = Titling(step_id=draft.new_id("title"), attempt=1, ready_at=draft.now, first_attempt_at=draft.now)
     draft.head = replace(draft.head, titling=step)
