@@ -3,6 +3,7 @@
 
 const FIRST_MS = 500;
 const LONGEST_MS = 30_000;
+const STEADY_MS = 10_000; // a connection that ends sooner was no good: the delays go on growing
 
 /**
  * Keep something open.
@@ -15,6 +16,8 @@ export function connection({ open, environment, onChange = () => {} }) {
   let state = { status: "idle", attempt: 0, retryAt: null, error: null };
   let close = null;
   let cancel = null;
+  let failures = 0; // in a row
+  let openedAt = 0;
   let generation = 0; // what an earlier try still says is of no interest
 
   function become(change) {
@@ -41,16 +44,19 @@ export function connection({ open, environment, onChange = () => {} }) {
   }
 
   function opened() {
+    openedAt = environment.now();
     become({ status: "open", attempt: 0, error: null });
   }
 
   // The delay doubles from half a second; its second half is random, so that many pages don't come back at once.
   function lost(error = null) {
     end();
-    const full = Math.min(FIRST_MS * 2 ** state.attempt, LONGEST_MS);
+    if (state.status === "open" && environment.now() - openedAt >= STEADY_MS) failures = 0;
+    const full = Math.min(FIRST_MS * 2 ** failures, LONGEST_MS);
+    failures += 1;
     const delay = Math.round(full / 2 + (environment.random() * full) / 2);
     cancel = environment.after(delay, connect);
-    become({ status: "waiting", attempt: state.attempt + 1, retryAt: environment.now() + delay, error });
+    become({ status: "waiting", attempt: failures, retryAt: environment.now() + delay, error });
   }
 
   function denied(error) {
@@ -86,6 +92,7 @@ export function connection({ open, environment, onChange = () => {} }) {
     /** Close for good; `start` opens it anew. */
     close() {
       end();
+      failures = 0;
       become({ status: "closed", attempt: 0, retryAt: null, error: null });
     },
   };

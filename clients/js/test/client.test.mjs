@@ -103,6 +103,24 @@ for (const transport of TRANSPORTS) {
   });
 }
 
+for (const transport of TRANSPORTS) {
+  test(`a server that accepts every connection over ${transport} and cuts it at once is not stormed`, async () => {
+    const { server, time, session } = await watched(vector("turn"), { transport });
+    const before = server.requests.length;
+    for (let second = 0; second < 600; second += 1) {
+      server.cut();
+      await time.pass(1000);
+    }
+    assert.ok(server.requests.length - before < 120, `${server.requests.length - before} requests in ten minutes`);
+
+    await time.pass(60_000);
+    assert.equal(session.connection.status, "open");
+    server.cut();
+    await time.pass(1000);
+    assert.equal(session.connection.status, "open", "one that held is opened again soon");
+  });
+}
+
 test("a network that is back is tried at once", async () => {
   const { server, time, session, client } = await watched(vector("turn"));
   server.up = false;
