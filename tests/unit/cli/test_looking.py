@@ -49,6 +49,23 @@ async def test_a_session_can_be_looked_at_while_another_program_works_on_it(
     assert talkers.wiped == []
 
 
+async def test_the_title_of_a_session_stands_in_the_list_and_beside_its_id(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    database = str(tmp_path / "s.db")
+    async with open_runtime(database, agents=[talkers.agent]) as runtime:
+        session = runtime.session("s-1")
+        await session.send("hello")
+        await finished(session, turns=1)
+        await session.rename("A word of welcome")
+
+        listed = await asyncio.to_thread(run, capsys, "sessions", "--db", database)
+        shown = await asyncio.to_thread(run, capsys, "show", "s-1", "--db", database)
+
+    assert listed[1].endswith("A word of welcome\n")
+    assert "session s-1 (A word of welcome) · agent " in shown[1]
+
+
 async def test_a_database_that_a_server_uses_is_told_with_the_way_to_talk_to_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,7 +23,7 @@ HELP = """\
 /dismiss       give a failed turn up, and let the messages behind it go on
 /pause         let nothing new begin
 /resume [N|ID] let a paused session go on; of any other: pick a session, or go on with this one
-/sessions [TEXT]  pick a session, of those with a text in their id or their words
+/sessions [TEXT]  pick a session, of those with a text in their id, title or words
 /clear         begin a new conversation; this one stays as it is
 /status        what this session does, waits for and has used
 /send KEY TEXT send a message under a key of yours: the same key and text is one message, however often it is sent

@@ -29,7 +29,8 @@ async def sessions(options: argparse.Namespace) -> int:
             for row in page["sessions"]:
                 waits = ", ".join([*stuck_as(row), *(item["kind"] for item in row.get("waiting_for", []))])
                 status = f"{row['status']} ({waits})" if waits else row["status"]
-                say(f"{row['session_id']:24}  {row['last_activity_at']}  {status:32}  {shortened(row['preview'], 60)}")
+                words = shortened(row.get("title") or row["preview"], 60)
+                say(f"{row['session_id']:24}  {row['last_activity_at']}  {status:32}  {words}")
             listed += len(page["sessions"])
             cursor = page.get("next_cursor")
             if cursor is None:

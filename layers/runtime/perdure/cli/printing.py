@@ -229,12 +229,16 @@ def print_timeline(events: Sequence[JsonObject]) -> None:
         say(f"  {event['at'][11:23]}  {event.get('turn_id', ''):8}  {line}{again}")
 
 
+def heading_of(snapshot: JsonObject) -> str:
+    """Return the id of a session, its title if it has one, and its agent."""
+    title = f" ({snapshot['title']})" if snapshot.get("title") else ""
+    return f"session {snapshot['session_id']}{title} · agent {snapshot['agent']}"
+
+
 def print_state(snapshot: JsonObject) -> None:
     """Print what state a session is in, and the messages that wait for their turn."""
     state = snapshot["state"]
-    say(
-        f"session {snapshot['session_id']} · agent {snapshot['agent']} · {state['status']} · version {state['version']}"
-    )
+    say(f"{heading_of(snapshot)} · {state['status']} · version {state['version']}")
     if "last_turn_error" in state:
         error = state["last_turn_error"]
         say(f"the last turn failed: {error['code']}: {error['message']}")
@@ -253,7 +257,7 @@ def lines_of_status(snapshot: JsonObject) -> list[str]:
         return [f"session {snapshot['session_id']}: nothing was said yet"]
     count = state["turn_count"]
     turn = f" · {state['turn_id']}" if "turn_id" in state else f" · {count} turn{'' if count == 1 else 's'} so far"
-    lines = [f"session {snapshot['session_id']} · agent {snapshot['agent']} · {state['status']}{turn}"]
+    lines = [f"{heading_of(snapshot)} · {state['status']}{turn}"]
     if "last_turn_error" in state:
         error = state["last_turn_error"]
         lines.append(f"the last turn failed: {error['code']}: {shortened(error['message'])}")
