@@ -22,6 +22,9 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
 
 SECTIONS = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
+REAL_CLIENTS = "Real clients"
+"""Has a command and no example."""
+
 OWN_STORE = "A store of your own"
 MY_STORE = """
 from tests.contracts.toy_store import ToyLeases, ToyStore, open_toy
@@ -49,7 +52,7 @@ def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str,
     del sys.modules["my_agents"]
 
 
-@pytest.mark.parametrize("section", [name for name in SECTIONS if name != OWN_STORE])
+@pytest.mark.parametrize("section", [name for name in SECTIONS if name not in (OWN_STORE, REAL_CLIENTS)])
 def test_the_example_of_a_section_runs(section: str, names: dict[str, Any]) -> None:
     (source,) = blocks(SECTIONS[section])
 
