@@ -103,24 +103,6 @@ for (const transport of TRANSPORTS) {
   });
 }
 
-for (const transport of TRANSPORTS) {
-  test(`a server that accepts every connection over ${transport} and cuts it at once is not stormed`, async () => {
-    const { server, time, session } = await watched(vector("turn"), { transport });
-    const before = server.requests.length;
-    for (let second = 0; second < 600; second += 1) {
-      server.cut();
-      await time.pass(1000);
-    }
-    assert.ok(server.requests.length - before < 120, `${server.requests.length - before} requests in ten minutes`);
-
-    await time.pass(60_000);
-    assert.equal(session.connection.status, "open");
-    server.cut();
-    await time.pass(1000);
-    assert.equal(session.connection.status, "open", "one that held is opened again soon");
-  });
-}
-
 test("a network that is back is tried at once", async () => {
   const { server, time, session, client } = await watched(vector("turn"));
   server.up = false;
@@ -173,29 +155,6 @@ test("a grant that ends closes the session for good, and another session goes on
   assert.equal(server.sockets.length, 1);
   client.close();
 });
-
-for (const [code, status, ends] of [
-  ["store_unavailable", "open", "Where is order 7?|It is on its way."],
-  ["invalid_cursor", "open", "Where is order 7?|It is on its way."],
-  ["too_many_requests", "denied", "Where is order 7?"],
-]) {
-  test(`a session that can't be attached because of ${code} is attached again, or is said to be refused`, async () => {
-    const { server, time, session } = opened(vector("turn"), { transport: "socket" });
-    const { attach } = server.WebSocket.prototype;
-    let refusals = 1;
-    server.WebSocket.prototype.attach = function (frame) {
-      if (refusals-- > 0) this.say({ type: "error", session_id: frame.session_id, code, message: "not now" });
-      else attach.call(this, frame);
-    };
-    session.subscribe(() => {});
-    await time.pass(6000);
-    server.tell(3);
-    await settled();
-
-    assert.equal(session.connection.status, status);
-    assert.equal(text({ session }), ends);
-  });
-}
 
 test("a stream that can't go on begins anew behind a snapshot", async () => {
   const { server, session } = await watched(vector("turn"), { transport: "socket" });
