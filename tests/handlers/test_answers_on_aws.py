@@ -19,7 +19,7 @@ from perdure.streams.parts import MAX_FRAME_BYTES
 from perdure.streams.ui_reducer import MessageReducer
 from perdure.testing.gateway import Connection
 from perdure.testing.lambda_harness import Crash, LambdaHarness
-from tests.handlers.test_viewers_on_aws import a_viewer
+from tests.handlers.test_viewers_on_aws import a_viewer, watching
 
 JsonObject = dict[str, Any]
 
@@ -144,3 +144,23 @@ def test_a_function_that_dies_in_mid_answer_leaves_no_half_of_it_with_its_client
     begun = any(frame["requestId"] == "r-1" for frame in viewer.frames)
     ended = {"type": "end", "requestId": "r-1"} in viewer.frames
     assert viewer.closed or not begun or (ended and message_of(chunks_of(viewer)) == whole)
+
+
+def test_an_ai_sdk_answer_whose_pump_died_is_broken_off_and_read_again(harness: LambdaHarness) -> None:
+    """What the dead pump had sent is not known, and a client takes no gap: its connection ends, and it comes back."""
+    viewer = a_viewer(harness)
+    harness.gateway.send(viewer, a_send())
+    (mine,) = watching(harness)
+    container = harness._new_container("socket")
+    assert container.run(container.subscriptions.take(mine, "a pump that dies")) is not None
+    harness.clock.advance(PUMP_LEASE.total_seconds() + 1)
+    harness.settle()
+    again = a_viewer(harness)
+    harness.gateway.send(again, a_send(request_id="r-2"))
+
+    chunks = [frame for frame in again.frames if frame["type"] == "chunk"]
+    assert viewer.closed
+    assert watching(harness) == []
+    assert [frame["sequence"] for frame in chunks] == list(range(len(chunks)))
+    assert [again.frames[0]["type"], again.frames[-1]["type"]] == ["start", "end"]
+    assert chunks[-1]["chunk"]["finishReason"] == "stop"
