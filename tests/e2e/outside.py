@@ -50,7 +50,7 @@ SLOWLY = "tell me slowly"
 SLOW_PIECES = 60
 PIECE_SECONDS = 0.25
 
-_CALLBACK = re.compile(rb"^POST (/[^ ]*/@connections/[^ ]*) HTTP/1\.1\r\n")
+_CALLBACK = re.compile(rb"^(POST|DELETE) (/[^ ]*/@connections/[^ ]*) HTTP/1\.1\r\n")
 
 
 def script(body: JsonObject) -> Plan:
@@ -211,9 +211,9 @@ class Outside:
                 writer.write(self._published(head))
             elif callback and self._callback_port is not None:
                 # The injector knows hosts by paths only; one request a connection, so that each is rewritten.
-                path = b"/_aws/execute-api/%b%b" % (name.split(".")[0].encode(), callback[1])
+                path = b"/_aws/execute-api/%b%b" % (name.split(".")[0].encode(), callback[2])
                 rest = re.sub(rb"\r\nconnection: [^\r]*", b"", head[callback.end() - 2 :], flags=re.IGNORECASE)
-                head = b"POST %b HTTP/1.1\r\nConnection: close%b" % (path, rest)
+                head = b"%b %b HTTP/1.1\r\nConnection: close%b" % (callback[1], path, rest)
                 await _join(reader, writer, head, self._callback_port)
             else:
                 await _join(reader, writer, head, self._gateway_port)

@@ -13,6 +13,7 @@ from websockets.asyncio.client import ClientConnection, connect
 
 import perdure
 from perdure.client import Client
+from perdure.core.cursor import Cursor
 from perdure.errors import StoreUnavailableError
 from perdure.session import Session
 from perdure.testing.processes import again_until_answered, poll_until
@@ -24,6 +25,9 @@ JsonObject = dict[str, Any]
 T = TypeVar("T")
 
 LOOK_SECONDS = 0.3
+
+ANSWERS = {"attach": ("attached",), "detach": ("detached",), "ping": ("pong",), "command": ("ack",)}
+"""What answers a frame that a viewer sends."""
 
 REQUESTS_AT_ONCE = 6
 """Of all users together: the emulator makes a process for each, which on two cores takes longer than any answer."""
@@ -108,7 +112,7 @@ class User:
     @contextlib.asynccontextmanager
     async def socket(self, ticket: str | None = None) -> AsyncIterator[Socket]:
         """A WebSocket, opened with a ticket."""
-        url = f"{self._stack.outputs['SocketUrl']}?ticket={ticket or await self.ticket()}"
+        url = f"{self._stack.outputs['SocketUrl']}?ticket={ticket or await answered(self.ticket)}"
         async with connect(
             url, ssl=self._outside.trust(), proxy=self._outside.proxy, open_timeout=PATIENCE_SECONDS
         ) as connection:
@@ -125,35 +129,91 @@ class _Transport(httpx.AsyncHTTPTransport):
 
 
 class Socket:
-    """What a viewer does with a connection."""
+    """What a viewer does with a connection. Frames are read when somebody expects them, parts put together.
+
+    Attributes:
+        parts: How many `part` frames came.
+    """
 
     def __init__(self, connection: ClientConnection) -> None:
         self.connection = connection
-        self.changes: list[JsonObject] = []
+        self.parts = 0
+        self._kept: list[JsonObject] = []
+        self._unfinished: dict[str, dict[int, str]] = {}
+
+    async def send(self, **frame: Any) -> None:
+        """Send a frame."""
+        await self.connection.send(json.dumps(frame))
 
     async def ask(self, **frame: Any) -> JsonObject:
-        """Send a frame and return its answer; `changed` frames that come before it are kept."""
-        await self.connection.send(json.dumps(frame))
+        """Send a frame of our own protocol and return what answers it, an `error` included."""
+        await self.send(**frame)
+        return await self.expect(*ANSWERS.get(frame["type"], ()), "error")
+
+    async def expect(self, *types: str) -> JsonObject:
+        """Return the next frame of one of these types; those of others are kept for who expects them."""
+        for place, frame in enumerate(self._kept):
+            if frame.get("type") in types:
+                return self._kept.pop(place)
         while True:
-            reply = await self._receive()
-            if reply.get("type") != "changed":
-                return reply
-            self.changes.append(reply)
+            frame = await self._receive()
+            if frame.get("type") in types:
+                return frame
+            assert frame.get("type") not in ("error", "access_denied"), frame
+            self._kept.append(frame)
 
-    async def subscribe(self, session_id: str) -> None:
-        """Subscribe to a session."""
-        reply = await self.ask(type="subscribe", session_id=session_id)
-        assert reply == {"type": "subscribed", "session_id": session_id}, reply
-
-    async def change(self) -> JsonObject:
-        """Return the next `changed` frame."""
-        if self.changes:
-            return self.changes.pop(0)
-        frame = await self._receive()
-        assert frame["type"] == "changed", frame
-        return frame
+    def heard(self, *types: str) -> list[JsonObject]:
+        """Return the frames of these types that came and nobody has expected yet; the next will be behind them."""
+        found = [frame for frame in self._kept if frame.get("type") in types]
+        self._kept = [frame for frame in self._kept if frame.get("type") not in types]
+        return found
 
     async def _receive(self) -> JsonObject:
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            frame: JsonObject = json.loads(await self.connection.recv())
-            return frame
+        while True:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                frame: JsonObject = json.loads(await self.connection.recv())
+            if frame.get("type") != "part":
+                return frame
+            self.parts += 1
+            known = self._unfinished.setdefault(frame["part_id"], {})
+            known[frame["index"]] = frame["data"]
+            if len(known) == frame["count"]:
+                texts = self._unfinished.pop(frame["part_id"])
+                whole: JsonObject = json.loads("".join(texts[index] for index in range(len(texts))))
+                return whole
+
+
+class Viewer:
+    """Watches a session over connections that come and go, and goes on from its cursor with each."""
+
+    def __init__(self, session_id: str) -> None:
+        self.session_id = session_id
+        self.cursor = Cursor().encode(session_id)
+        self.events: list[JsonObject] = []
+
+    async def attach(self, socket: Socket) -> None:
+        """Have what follows sent to this connection."""
+        reply = await socket.ask(type="attach", session_id=self.session_id, after=self.cursor)
+        assert reply == {"type": "attached", "session_id": self.session_id, "cursor": self.cursor}, reply
+
+    async def watch(self, socket: Socket, until: str) -> None:
+        """Take what comes until an event of this type did."""
+        seen = len(self.events)
+        while not any(event["type"] == until for event in self.events[seen:]):
+            self.take(await socket.expect("events"))
+
+    def take(self, frame: JsonObject) -> None:
+        """Take one `events` frame."""
+        assert frame["session_id"] == self.session_id, frame
+        self.events += frame["events"]
+        self.cursor = frame["cursor"]
+
+    @property
+    def durable(self) -> list[JsonObject]:
+        """The events on record that came, in the order in which they came."""
+        return [event for event in self.events if "sequence" in event]
+
+    @property
+    def sequences(self) -> list[int]:
+        """Their numbers."""
+        return [event["sequence"] for event in self.durable]

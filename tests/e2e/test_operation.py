@@ -9,7 +9,7 @@ from typing import Any
 
 from perdure.testing.processes import poll_until
 from tests.e2e.outside import SLOWLY
-from tests.e2e.people import Socket, asked, ended, last_text
+from tests.e2e.people import Socket, Viewer, asked, ended, last_text
 from tests.e2e.stack import artifacts
 from tests.e2e.test_conversations import REFUND, refunds
 from tests.e2e.world import World
@@ -101,10 +101,12 @@ async def test_an_upgrade_in_mid_turn_loses_nothing_and_what_comes_next_is_new(w
 
 async def test_an_approval_survives_the_end_of_everything_but_the_store(world: World) -> None:
     user = world.user()
+    viewer = Viewer("restart")
     async with user.session("restart") as session, user.socket() as socket:
         await session.send(REFUND % (3, 64.9))
         interrupt = await asked(session)
-        await socket.subscribe("restart")
+        await viewer.attach(socket)
+        await viewer.watch(socket, "interrupt_raised")
         assert world.emulator.kill_handlers() > 0
         world.outside.hang_up()
         for queue in QUEUES:
@@ -112,14 +114,15 @@ async def test_an_approval_survives_the_end_of_everything_but_the_store(world: W
         assert await closed(socket)
 
     async with user.session("restart") as session, user.socket() as socket:
-        await socket.subscribe("restart")
+        await viewer.attach(socket)
         assert (await session.snapshot())["pending_interrupts"][0]["interrupt_id"] == interrupt
         await session.resolve(interrupt, approved=True)
+        await viewer.watch(socket, "turn_completed")
         snapshot = await ended(session)
-        assert (await socket.change())["session_id"] == "restart"
 
     assert "Refunded 64.90 euros" in last_text(snapshot)
     assert refunds(world, "3") == [64.9]
+    assert viewer.sequences == list(range(1, len(viewer.sequences) + 1)), "the viewer has missed nothing"
 
 
 async def closed(socket: Socket) -> bool:

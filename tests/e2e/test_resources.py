@@ -187,6 +187,8 @@ def test_the_websocket_api_has_its_routes_behind_its_authorizer(world: World) ->
 
     wanted = world.stack.template.of_type("AWS::ApiGatewayV2::Route").values()
     assert set(routes) == {route["RouteKey"] for route in wanted if route["ApiId"] == {"Ref": "SocketApi"}}
+    answered = {key for key, route in routes.items() if route.get("RouteResponseSelectionExpression")}
+    assert answered == {"$default"}, "what a function says on other routes goes nowhere"
     assert routes["$connect"]["AuthorizationType"] == "CUSTOM"
     assert routes["$connect"]["AuthorizerId"] == authorizers[0]["AuthorizerId"]
     assert [function_of(a["AuthorizerUri"]) for a in authorizers] == [world.stack.ids["AuthorizeFunction"]]
