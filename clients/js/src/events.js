@@ -212,10 +212,12 @@ function changePartial(state, event, change) {
   const before = state.partials[step.stepId];
   const about = { stepId: step.stepId, turnId: event.turn_id, attempt: step.attempt };
   const partial = before?.attempt === step.attempt ? before : { ...about, text: "", reasoning: "", segments: [], drafts: {} };
-  const running = { ...step, retry: undefined, status: step.endedAt ? step.status : "running" };
+  const status = step.endedAt ? step.status : "running";
+  const { steps } = current.state; // of a long session they are many, and pieces of text come often
+  const isKnown = steps[step.stepId] === step && step.status === status && step.retry === undefined;
   return {
     ...current.state,
-    steps: { ...current.state.steps, [step.stepId]: running },
+    steps: isKnown ? steps : { ...steps, [step.stepId]: { ...step, retry: undefined, status } },
     partials: { ...state.partials, [step.stepId]: { ...partial, ...change(partial) } },
   };
 }
