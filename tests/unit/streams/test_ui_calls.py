@@ -1,9 +1,12 @@
 """Tool calls, approvals and questions as AI SDK chunks."""
 
+import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from perdure.feed import Commit
 from perdure.streams.ui_chunks import UIChunks
 from perdure.streams.ui_events import EVENT
 from tests.unit.streams.ui_builders import (
@@ -151,3 +154,26 @@ def test_a_question_too_large_to_keep_still_ends_with_its_answer() -> None:
 
     assert len(str(mapping.state())) < 1000
     assert message_of(chunks)["parts"][-1]["data"]["answer"] == "yes"
+
+
+def test_the_state_stays_small_however_many_long_questions_are_open() -> None:
+    log, count = Log(), 64
+    log.commit(*begun())
+    ids = [f"call-2-{number}" for number in range(count)]
+    with_calls(log, *(called(call_id, "ask") for call_id in ids))
+    log.commit(*(deferred(call_id, "ask") for call_id in ids))
+    about = {"kind": "question", "tool_name": "ask", "question": "x" * 8_000}
+    log.commit(
+        *(event("interrupt_raised", i, interrupt_id=f"{i}-input-1", tool_call_id=i, **about) for i in ids),
+        *(event("interrupt_resolved", i, interrupt_id=f"{i}-input-1", kind="question", answered=True) for i in ids),
+    )
+    mapping = UIChunks("turn-1", keep_open=True)
+    *before, commit = log.items
+    assert isinstance(commit, Commit)
+    chunks = mapped(before, mapping) + mapping.take(replace(commit, events=commit.events[:count]))
+    size = len(json.dumps(mapping.state()))
+    chunks += mapping.take(replace(commit, events=commit.events[count:]))
+    states = [part["data"]["state"] for part in message_of(chunks)["parts"] if part["type"] == "data-question"]
+
+    assert size < 200 * 1024, "an item of DynamoDB has 400 KB"
+    assert states == ["answered"] * count

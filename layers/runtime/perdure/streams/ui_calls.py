@@ -21,6 +21,9 @@ MAX_KEPT_QUESTION = 16 * 1024
 """Longest question that is shown again beside its answer, in characters of its JSON; a model's own have at most 8,000.
 Beyond it the answer stands alone."""
 
+MAX_KEPT_QUESTIONS = 128 * 1024
+"""The same for all that are open at a time: a state has to fit where it is kept, which may be an item of 400 KB."""
+
 _QUESTION_FIELDS = ("tool_call_id", "tool_name", "question", "choices", "allows_free_text", "schema", "deadline")
 
 
@@ -106,7 +109,8 @@ class Calls:
             return [{"type": "tool-approval-request", **asked}]
         shown = {"interrupt_id": interrupt_id, "kind": payload["kind"]}
         shown |= {name: payload[name] for name in _QUESTION_FIELDS if name in payload}
-        if len(json.dumps(shown)) <= MAX_KEPT_QUESTION:
+        size = len(json.dumps(shown))
+        if size <= MAX_KEPT_QUESTION and len(json.dumps(self.questions)) + size <= MAX_KEPT_QUESTIONS:
             self.questions[interrupt_id] = shown
         return [_question(shown | {"state": "pending"})]
 
