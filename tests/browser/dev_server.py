@@ -91,7 +91,8 @@ PIECE = timedelta(milliseconds=20)
 models = {name: Directed(directed, delay=PIECE, model=at) for name, at in [("large", "l-1"), ("small", "s-1")]}
 support = support_agent(models["large"])
 agent = replace(support, models=models, tools=[*support.tools, export_orders, *TOOLS])
-agents = [agent, replace(agent, name="night-shift")]
+titles = ScriptedModel(lambda request: "Greetings at night", model="titles")
+agents = [agent, replace(agent, name="night-shift", title_model=titles)]
 '''
 
 

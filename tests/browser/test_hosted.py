@@ -10,7 +10,17 @@ from playwright.sync_api import Browser, Page, expect
 from perdure.embedded.hosted_console import Addresses, write_console
 from tests.browser.conftest import DESKTOP, RECORDER, complaints_to
 from tests.browser.dev_server import DevServer
-from tests.browser.helpers import ABOUT_7, answers, growth, held_in_its_answer, is_growing, say, shown_twice, timeline
+from tests.browser.helpers import (
+    ABOUT_7,
+    answers,
+    growth,
+    held_in_its_answer,
+    is_growing,
+    say,
+    send,
+    shown_twice,
+    timeline,
+)
 from tests.browser.hosted import Gate, gate, static_files
 
 pytestmark = [pytest.mark.browser, pytest.mark.processes]
@@ -105,7 +115,9 @@ def test_a_token_that_ran_out_is_asked_for_again_and_nothing_is_lost(
     assert shown_twice(page, "Order 7 (walking") == []
 
 
-def test_a_page_that_was_given_a_socket_follows_over_it_through_a_kill(browser: Browser, server: DevServer) -> None:
+@pytest.fixture
+def on_socket(browser: Browser, server: DevServer) -> Iterator[tuple[Page, list[str]]]:
+    """A page with a new session that was given a socket, and the sockets that it has opened."""
     context = browser.new_context(viewport=DESKTOP)
     page = context.new_page()
     problems: list[str] = []
@@ -115,10 +127,18 @@ def test_a_page_that_was_given_a_socket_follows_over_it_through_a_kill(browser: 
     page.add_init_script(WITH_SOCKET)
     sockets: list[str] = []
     page.on("websocket", lambda socket: sockets.append(socket.url))
+    page.goto(f"{server.url}/#test-{uuid.uuid4().hex[:8]}")
+    yield page, sockets
+    context.close()
+    assert [problem for problem in problems if "WebSocket connection" not in problem] == []
 
+
+def test_a_page_that_was_given_a_socket_follows_over_it_through_a_kill(
+    on_socket: tuple[Page, list[str]], server: DevServer
+) -> None:
+    page, sockets = on_socket
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.headers.get("accept", "")))
-    page.goto(f"{server.url}/#test-{uuid.uuid4().hex[:8]}")
     expect(page.locator("#connection")).to_have_text("Connected")
     held_in_its_answer(page, server)
 
@@ -136,5 +156,18 @@ def test_a_page_that_was_given_a_socket_follows_over_it_through_a_kill(browser: 
     expect(timeline(page)).to_contain_text(["model", "lookup_order", "model"])
     page.get_by_role("tab", name="Events").click()
     expect(page.locator("#events .event-sequence").last).to_have_text("#1")
-    context.close()
-    assert [problem for problem in problems if "WebSocket connection" not in problem] == []
+
+
+def test_a_session_that_begins_elsewhere_shows_on_the_socket_with_all_that_happened(
+    on_socket: tuple[Page, list[str]], server: DevServer
+) -> None:
+    page, sockets = on_socket
+    expect(page.locator("#connection")).to_have_text("Connected")
+    expect(page.locator("#empty")).to_be_visible()
+    send(server, page, {"text": "Where is order 7?"})
+
+    expect(answers(page)).to_have_text(["Let me look up order 7 for you.", ABOUT_7])
+    expect(timeline(page)).to_contain_text(["model", "lookup_order", "model"])
+    page.get_by_role("tab", name="Events").click()
+    expect(page.locator("#events .event-sequence").last).to_have_text("#1")
+    assert len(sockets) == 1

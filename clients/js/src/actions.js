@@ -15,8 +15,9 @@ import { frontierOf, openInterrupts, runningTurn } from "./turns.js";
  * sent again by itself (spec API-08).
  */
 export function actionsOf({ sessionId, agent, getState, apply, refresh, environment, dispatch, waitForConfirmation }) {
-  // One after the other: messages arrive as they were written, and a command on the inbox counts on the one before it.
-  const lanes = { messages: Promise.resolve(), inbox: Promise.resolve() };
+  // One after the other: messages arrive as they were written, a command on the inbox counts on the one before it,
+  // and the last title stays.
+  const lanes = { messages: Promise.resolve(), inbox: Promise.resolve(), title: Promise.resolve() };
 
   function inLane(name, run) {
     if (name === null) return run();
@@ -195,6 +196,13 @@ export function actionsOf({ sessionId, agent, getState, apply, refresh, environm
 
     /** Let everything begin again. */
     resume: (options) => during("gate", { paused: false }, () => commands.resume(sessionId, { key: keyOf(options) })),
+
+    /** Give the session a title: one line of 1 to 200 characters. */
+    rename(title, options) {
+      const name = String(title).trim().replace(/\s+/g, " "); // as the server takes it
+      const by = getState().title === name ? null : (state) => state.title === name;
+      return during("title", { title: name }, () => commands.rename(sessionId, title, { key: keyOf(options) }), { by, lane: "title" });
+    },
 
     /** Change the text of a message that waits. */
     edit: (messageId, text, options) =>

@@ -42,6 +42,7 @@ export function stop(sessionId: string, options: Keyed & { turnId?: string; fron
 export function retry(sessionId: string, options: Keyed): Command;
 export function pause(sessionId: string, options: Keyed): Command;
 export function resume(sessionId: string, options: Keyed): Command;
+export function rename(sessionId: string, title: string, options: Keyed): Command;
 export function edit(sessionId: string, messageId: string, text: string, options: Keyed): Command;
 export function move(sessionId: string, messageId: string, options: Keyed & Place): Command;
 export function remove(sessionId: string, messageId: string, options: Keyed): Command;

@@ -54,6 +54,9 @@ export const pause = (sessionId, { key } = {}) => command("pause", sessionId, ke
 /** Return the command that lets everything begin again. */
 export const resume = (sessionId, { key } = {}) => command("resume", sessionId, key, {}, {});
 
+/** Return the command that names the session. */
+export const rename = (sessionId, title, { key } = {}) => command("set_title", sessionId, key, {}, { title });
+
 /** Return the command that changes the text of a message that waits. */
 export function edit(sessionId, messageId, text, { key } = {}) {
   return command("change_message", sessionId, key, { message_id: messageId }, { text });

@@ -37,6 +37,7 @@ export interface Actions {
   retry(options?: ActionOptions): Pending<{ result: string; turn_id?: string }>;
   pause(options?: ActionOptions): Pending<{ result: string }>;
   resume(options?: ActionOptions): Pending<{ result: string }>;
+  rename(title: string, options?: ActionOptions): Pending<{ result: string }>;
   edit(messageId: string, text: string, options?: ActionOptions): Pending<{ result: string }>;
   move(messageId: string, place: Place, options?: ActionOptions): Pending<{ result: string }>;
   remove(messageId: string, options?: ActionOptions): Pending<Partial<InboxEntry>>;

@@ -131,6 +131,7 @@ function takeSnapshot(state, { snapshot, asOf = 0, restart = false, from = snaps
     ...mergeNewest(state, messages, nextBefore ?? null),
     partials: Object.fromEntries(Object.entries(state.partials).filter(unfinished)),
     outbox: state.outbox.filter((item) => !shown.has(item.messageId)),
+    title: taken.asOf >= (state.sequence ?? 0) ? null : state.title, // the snapshot's is as new as the last event's
     stopping: state.stopping && rest.state?.turn_id === state.stopping.turnId ? state.stopping : null,
   };
 }

@@ -19,6 +19,7 @@ export function socketLink({ api, WebSocket, environment, onChange }) {
   const attached = new Map(); // by session id: what hears of it
   const expected = new Set(); // sessions whose attachment begins anew: what still comes of the one before is dropped
   const waiting = new Map(); // by request id: commands without an answer
+  const looking = new Map(); // by session id: how to stop looking for one that is not there yet
   let socket = null;
   let requests = 0;
 
@@ -85,6 +86,7 @@ export function socketLink({ api, WebSocket, environment, onChange }) {
     switch (frame.type) {
       case "attached":
         expected.delete(frame.session_id);
+        found(frame.session_id);
         return follower?.onAttached();
       case "snapshot":
         return follower?.onSnapshot(frame.snapshot);
@@ -115,35 +117,55 @@ export function socketLink({ api, WebSocket, environment, onChange }) {
     const asked = waiting.get(id);
     waiting.delete(id);
     if (asked === undefined) return;
-    if (status < 400) asked.resolve(body ?? {});
-    else if (status >= 500) asked.reject(new UnsettledError(asked.command, new ApiError(status, body?.error)));
+    if (status < 400) {
+      lookAgain(asked.command.session_id);
+      asked.resolve(body ?? {});
+    } else if (status >= 500) asked.reject(new UnsettledError(asked.command, new ApiError(status, body?.error)));
     else asked.reject(new ApiError(status, body?.error));
   }
 
   // Behind an error nothing comes of a session, so nobody may go on waiting for it.
   function unattached({ session_id: sessionId, ...error }, follower) {
     if (error.code === "invalid_cursor") return void follower.onCursorRefused();
+    if (error.code === "session_not_found" && follower.onAbsent) return absent(sessionId, follower);
     if (error.code !== "store_unavailable") return follower.onDenied(new ApiError(400, error));
     environment.after(REFUSED_MS, () => attached.get(sessionId) === follower && attach(sessionId));
     return undefined;
   }
 
-  // There is nothing to attach to before the first message: until then it is looked for.
+  function absent(sessionId, follower) {
+    if (follower.exists() !== false) follower.onAbsent(); // it was purged, or is not known yet
+    lookFor(sessionId, follower, { told: true });
+  }
+
   function attach(sessionId) {
     const follower = attached.get(sessionId);
-    if (follower.exists?.() === false) return lookFor(sessionId, follower);
     const after = follower.cursor();
     expected.add(sessionId);
     tell({ type: "attach", session_id: sessionId, ...(after !== null && { after }) });
+    if (follower.exists?.() === false) lookFor(sessionId, follower);
+    else found(sessionId);
   }
 
-  function lookFor(sessionId, follower) {
-    environment.after(ABSENT_MS, () => {
-      if (attached.get(sessionId) !== follower || socket === null || follower.exists()) return;
-      follower.onAbsent();
-      lookFor(sessionId, follower);
-    });
+  // A session begins with its first message. Whoever sends that here attaches at once; one that begins elsewhere is looked for:
+  // by attaching, and by reading it where the server says nothing of the attempt before.
+  function lookFor(sessionId, follower, { told = false } = {}) {
+    found(sessionId);
+    const again = () => {
+      looking.delete(sessionId);
+      if (attached.get(sessionId) !== follower || socket === null) return;
+      if (!told) follower.onAbsent();
+      attach(sessionId);
+    };
+    looking.set(sessionId, environment.after(ABSENT_MS, again));
   }
+
+  function found(sessionId) {
+    looking.get(sessionId)?.();
+    looking.delete(sessionId);
+  }
+
+  const lookAgain = (sessionId) => socket && looking.has(sessionId) && attached.has(sessionId) && attach(sessionId);
 
   function tell(frame) {
     socket?.send(JSON.stringify(frame));
@@ -158,8 +180,9 @@ export function socketLink({ api, WebSocket, environment, onChange }) {
 
     /**
      * Follow a session: `{ cursor(), onAttached(), onSnapshot(snapshot), onEvents(events, cursor, whole), onDenied(error),
-     * onConnection(state) }`, and `exists()`, `onAbsent()` of one that may not have begun. Returns how to follow it no longer, and
-     * how to begin again at its cursor: also once it has `begun`.
+     * onConnection(state) }`, and of one that may not have begun `exists()` (undefined: not known yet) and `onAbsent()`, which looks
+     * whether it is there by now. Returns how to follow it no longer, how to begin again at its cursor, and how to say that it
+     * has `begun`.
      */
     follow(sessionId, follower) {
       attached.set(sessionId, follower);
@@ -168,9 +191,10 @@ export function socketLink({ api, WebSocket, environment, onChange }) {
       const restart = () => socket && attached.has(sessionId) && attach(sessionId);
       return {
         restart,
-        begun: restart,
+        begun: () => lookAgain(sessionId),
         close() {
           if (attached.get(sessionId) !== follower) return;
+          found(sessionId);
           attached.delete(sessionId);
           tell({ type: "detach", session_id: sessionId });
           if (attached.size === 0) link.close();

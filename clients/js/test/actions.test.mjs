@@ -194,6 +194,58 @@ test("pause shows at once, and a refusal takes it back", async () => {
   assert.equal(session.getView().paused, false);
 });
 
+/** A turn behind which a model named the session, and somebody else then did. */
+function titled() {
+  const { actions, ...rest } = vector("turn");
+  const called = (sequence, payload) =>
+    ({ type: "event", event: { type: "title_changed", sequence, version: sequence, cursor: `c${sequence}`, turn_id: null, at: "2026-11-30T10:00:08.000Z", payload } });
+  return { ...rest, actions: [...actions, called(5, { title: "Order 7", by: "model" }), called(6, { title: "Where order 7 is", by: "person" })] };
+}
+
+const named = { ...vector("turn").actions.at(-1).snapshot, title: "Order 7" };
+
+test("a title shows at once, and is confirmed when the stream returns it", async () => {
+  const { server, session, sent, actions } = await watched(titled(), { told: 8, snapshot: named });
+  server.snapshot = () => new Promise(() => {}); // nothing but the stream tells of it
+  assert.equal(session.getView().title, "Order 7");
+
+  const renaming = actions.rename(" Where  order 7 is ", { idempotencyKey: "t-1" });
+  assert.equal(session.getView().title, "Where order 7 is");
+  assert.deepEqual(await renaming, { result: "recorded" });
+  assert.deepEqual(sent().map(({ method, path, body }) => [method, path, body]), [
+    ["PUT", "/v1/sessions/s-1/title", { title: " Where  order 7 is " }],
+  ]);
+  assert.equal(sent()[0].headers["Idempotency-Key"], "t-1");
+  assert.equal(await isDone(renaming.confirmed), false);
+
+  server.tell();
+  assert.equal(await isDone(renaming.confirmed), true);
+  assert.equal(session.getView().title, "Where order 7 is");
+});
+
+test("the same title once more is confirmed by what is stored, for no event tells of it", async () => {
+  const { server, actions } = await watched(titled(), { told: 8, snapshot: named });
+  let answer;
+  server.answer = () => new Promise((resolve) => (answer = resolve));
+  const renaming = actions.rename("Order 7");
+  assert.equal(await isDone(renaming.confirmed), false);
+
+  answer({ status: 200, body: { result: "already_recorded" } });
+  assert.equal(await isDone(renaming.confirmed), true);
+});
+
+test("a title that is refused gives way to the one before", async () => {
+  const { server, session, actions } = await watched(titled(), { told: 8, snapshot: named });
+  server.answer = () => ({ status: 400, body: { error: { code: "invalid_request", message: "too long", retryable: false } } });
+  const renaming = actions.rename("x".repeat(201));
+  assert.equal(session.getView().title, "x".repeat(201));
+
+  await assert.rejects(renaming, { code: "invalid_request" });
+  await settled();
+  assert.equal(session.getView().title, "Order 7");
+  await assert.rejects(renaming.confirmed, { code: "invalid_request" });
+});
+
 test("commands go over the socket and are answered there; a connection that is lost leaves them open", async () => {
   const { server, session, sent, actions } = await watched(vector("turn"), { told: 1, transport: "socket" });
   server.answer = ({ operation, idempotency_key: key }) => ({ status: 200, body: { result: `${operation} ${key}` } });

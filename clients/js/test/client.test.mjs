@@ -117,16 +117,77 @@ test("a network that is back is tried at once", async () => {
   assert.equal(time.heardBy, 0);
 });
 
-test("a session that nobody has written to is looked for, and attached to once it is there", async () => {
-  const { server, time, session } = opened(vector("turn"), { transport: "socket" });
+/** A session that begins with the first event: nothing attaches to it before. `names`: whether an error says of which session it is. */
+function notBegun({ names = true } = {}) {
+  const all = opened(vector("turn"), { transport: "socket" });
+  const { server } = all;
+  const { attach } = server.WebSocket.prototype;
   server.told = 0;
+  server.WebSocket.prototype.attach = function (frame) {
+    if (server.told > 0) attach.call(this, frame);
+    else this.say({ type: "error", ...(names && { session_id: frame.session_id }), code: "session_not_found", message: "there is no session" });
+  };
+  const reads = () => server.requests.filter(({ path }) => path === "/v1/sessions/s-1").length;
+  return { ...all, reads, sent: () => server.sockets[0].sent.filter(({ type }) => type !== "ping") };
+}
+
+test("a session that nobody has written to is attached again until it is there", async () => {
+  const { server, time, session, reads, sent } = notBegun();
   session.subscribe(() => {});
   await time.pass(10_000);
-  assert.deepEqual(server.sockets[0].sent, []);
+  assert.equal(session.connection.status, "open");
+  assert.equal(reads(), 1); // the server has said that there is none
+  assert.equal(sent().length, 4);
 
   server.told = 4;
   await time.pass(3000);
-  assert.deepEqual(server.sockets[0].sent.map(({ type }) => type), ["attach"]);
+  assert.equal(text({ session }), "Where is order 7?|It is on its way.");
+  assert.ok(sent().every(({ type, after }) => type === "attach" && after === "c0"));
+  const attempts = sent().length;
+  await time.pass(20_000);
+  assert.equal(sent().length, attempts);
+});
+
+test("a session whose refusal names none is read until it is there", async () => {
+  const { server, time, session, reads } = notBegun({ names: false });
+  session.subscribe(() => {});
+  await time.pass(10_000);
+  assert.equal(reads(), 4);
+
+  server.told = 4;
+  await time.pass(3000);
+  assert.equal(text({ session }), "Where is order 7?|It is on its way.");
+});
+
+test("whoever sends the first message of a session is attached with the answer to it", async () => {
+  const { server, session, sent } = notBegun();
+  session.subscribe(() => {});
+  await settled();
+  server.answer = () => {
+    server.told = 1;
+    return { status: 202, body: { message_id: "perdure:m-1", delivered_as: "queue", cursor: "c0" } };
+  };
+  server.snapshot = () => new Promise(() => {}); // nothing but the answer says that it is there
+  await session.actions.send("Where is order 7?", { idempotencyKey: "m-1" });
+  await settled();
+
+  assert.deepEqual(sent().map(({ type }) => type), ["attach", "command", "attach"]);
+  assert.equal(session.getView().turnId, "turn-1");
+});
+
+test("a session that was purged is shown as empty, and attached to when it begins anew", async () => {
+  const { server, time, session } = notBegun();
+  server.told = 4;
+  session.subscribe(() => {});
+  await settled();
+  assert.equal(session.getView().exists, true);
+
+  server.told = 0;
+  server.cut();
+  await time.pass(1000);
+  assert.deepEqual([session.getView().exists, session.connection.status], [false, "open"]);
+  server.told = 4;
+  await time.pass(3000);
   assert.equal(text({ session }), "Where is order 7?|It is on its way.");
 });
 

@@ -19,6 +19,7 @@ const EVERY = {
   retry: commands.retry("s-1", KEY),
   pause: commands.pause("s-1", KEY),
   resume: commands.resume("s-1", KEY),
+  rename: commands.rename("s-1", "Refund of order 7", KEY),
   edit: commands.edit("s-1", "m-1", "other", KEY),
   move: commands.move("s-1", "m-1", { ...KEY, before: "m-2" }),
   remove: commands.remove("s-1", "m-1", KEY),

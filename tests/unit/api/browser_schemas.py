@@ -20,6 +20,7 @@ COMMANDS = (
     "retry",
     "pause",
     "resume",
+    "set_title",
     "change_message",
     "remove_message",
     "deliver_message",

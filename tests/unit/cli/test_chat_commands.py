@@ -1,9 +1,11 @@
 """The commands of `perdure chat`, typed at a terminal while a turn runs, waits, or has failed."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
+from perdure.cli import main
 from perdure.cli.commands import command_of
 from tests.unit.cli import talkers
 from tests.unit.cli.terminal import Person, at_a_terminal
@@ -277,3 +279,24 @@ async def test_a_command_that_there_is_not_decides_no_approval(monkeypatch: pyte
         person.types("y")
 
         await person.sees("agent: the tool said: wiped\n> ")
+
+
+async def test_a_session_is_given_a_title_which_every_list_shows(
+    monkeypatch: pytest.MonkeyPatch, database: Path
+) -> None:
+    async with at_a_terminal(monkeypatch, database) as person:
+        await person.sees("> ")
+        await does(person, "/title too early", "not accepted: ")
+        await does(person, "hello", "agent: you said: hello\n> ")
+        await does(person, "/title", "(no title yet: /title TEXT gives one)")
+        await does(person, "/title  My  first one", "(called My first one)")
+        await does(person, "/title", "(My first one)")
+        await does(person, "/status", "session s-1 (My first one) · ")
+        await does(person, f"/title {'x' * 201}", "not accepted: the title has 201 characters")
+    await asyncio.to_thread(main, ["sessions", "--db", str(database)])
+    assert person.screen.endswith("  My first one\n")
+    await asyncio.to_thread(main, ["show", "s-1", "--db", str(database)])
+    shown = person.screen.partition("\ntimeline\n")[2]
+
+    assert "called My first one, by " in shown
+    assert "session s-1 (My first one) · " in shown

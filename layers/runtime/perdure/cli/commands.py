@@ -6,7 +6,7 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from perdure.cli.printing import lines_of_status, next_step, notes_of, shortened
+from perdure.cli.printing import lines_of_status, next_step, notes_of, one_line, shortened
 from perdure.cli.turn_view import TurnView
 from perdure.cli.waits import WaitCommands
 from perdure.session import Receipt, Session
@@ -26,6 +26,7 @@ HELP = """\
 /sessions [TEXT]  pick a session, of those with a text in their id, title or words
 /clear         begin a new conversation; this one stays as it is
 /status        what this session does, waits for and has used
+/title [TEXT]  give this session a title, which stays; alone: show it
 /send KEY TEXT send a message under a key of yours: the same key and text is one message, however often it is sent
 /inbox         what waits, with its numbers
 /edit N TEXT   change a waiting message
@@ -73,7 +74,7 @@ WITH_WORDS = (
 NAMES = frozenset(
     {
         *WITH_WORDS,
-        *("interrupt", "sessions", "clear", "status"),
+        *("interrupt", "sessions", "clear", "status", "title"),
         *("stop", "retry", "dismiss", "pause", "resume", "inbox", "settings", "help", "quit"),
         *("waits", "skip", "cancel", "decline"),
     }
@@ -131,6 +132,7 @@ class Commands:
             "cancel": lambda: self._waits.cancel(words),
             "help": self._help,
             "status": self._status,
+            "title": lambda: self._title(words),
             "send": lambda: self._send_once(words),
         }
         return await run[name]()
@@ -165,6 +167,14 @@ class Commands:
     async def _status(self) -> str | None:
         for line in lines_of_status(await self._session.snapshot()):
             self._view.line(f"  {line}")
+        return None
+
+    async def _title(self, words: str) -> str | None:
+        if not words:
+            title = (await self._session.snapshot()).get("title")
+            self._say(title or "no title yet: /title TEXT gives one")
+        elif await self._carried_out(lambda key: self._session.rename(words, idempotency_key=key)) is not None:
+            self._say(f"called {one_line(words)}")
         return None
 
     async def _retry(self) -> str | None:

@@ -16,7 +16,7 @@ NO_SESSIONS = "no sessions yet: `perdure chat` starts one"
 
 
 async def sessions(options: argparse.Namespace) -> int:
-    """List the sessions, newest activity first."""
+    """List the sessions, newest activity first: with their titles, or else with the start of what was said last."""
     if not options.url and is_still_to_be_made(options.db):
         say(NO_SESSIONS)
         return 0

@@ -118,6 +118,7 @@ def describe_event(event: JsonObject) -> str | None:
         "session.started": f"started by {_subject(payload)}",
         "session.closed": f"closed by {_subject(payload)}",
         "session.reopened": f"opened again by {_subject(payload)}",
+        "title_changed": f"called {one_line(str(payload.get('title')))}, by {_namer(payload)}",
         "session.seeded": f"{payload.get('message_count')} messages imported",
         "turn_stopping": "stop requested",
         "model_started": "model step started",
@@ -173,6 +174,10 @@ _STOPPED = {"interrupted": "interrupted by a message", "superseded": "superseded
 def _subject(payload: JsonObject) -> str:
     """Return who did something; nobody did what happened by itself."""
     return str((payload.get("actor") or {}).get("subject", "itself"))
+
+
+def _namer(payload: JsonObject) -> str:
+    return "a model" if payload.get("by") == "model" else _subject(payload)
 
 
 def _why(payload: JsonObject) -> str:

@@ -138,6 +138,7 @@ def _take_snapshot(state: JsonObject, action: Mapping[str, Any]) -> JsonObject:
             if not is_in_snapshot(taken, partial.get("finished_sequence"), partial.get("finished_version"))
         },
         "outbox": [item for item in state["outbox"] if item["message_id"] not in shown],
+        "title": None if as_of >= (state["sequence"] or 0) else state["title"],  # the snapshot's is as new
         "stopping": stopping if still else None,
     }
 

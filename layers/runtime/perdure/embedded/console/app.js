@@ -1,12 +1,13 @@
 // Wires the page together: address, panels, the open session, and what the user does to it.
 
 import { aheadList } from "./ahead.js";
-import { get, whenRefused } from "./api.js";
+import { agentChoice } from "./agents.js";
+import { whenRefused } from "./api.js";
 import { themeSwitch } from "./appearance.js";
 import { composer } from "./composer.js";
 import { countdown, tick } from "./countdown.js";
 import { ANSWER } from "./deliveries.js";
-import { el, setAttribute, setText, show } from "./dom.js";
+import { setAttribute, setText, show } from "./dom.js";
 import { newId } from "./ids.js";
 import { inbox } from "./inbox.js";
 import { inspector } from "./inspector.js";
@@ -26,10 +27,10 @@ import { view } from "./view.js";
 import { activityText, countdownText, gateText, waitingBadge } from "./wording.js";
 
 const NEAR_END_PX = 80;
-const RENAMING = "/v1/sessions/{session_id}/title";
 
 const $ = (id) => document.getElementById(id);
 const list = sessionList($("sessions"), { onError: showError });
+const agents = agentChoice($("agent-choice"), $("agent"), { onLoaded: draw });
 const inspect = inspector($("inspector"));
 const title = sessionTitle($("title"), { onRename: (text) => session.rename(text) });
 const drawTranscript = transcript($("transcript"), {
@@ -86,8 +87,6 @@ let sessionId = null;
 let session = null;
 let state = null;
 let drawn = null; // the state that the screen shows
-let agents = null; // what there is to choose from; null: not known yet
-let renames = false; // whether the API takes titles
 let scheduled = false;
 
 // --- drawing ----------------------------------------------------------------------------------
@@ -106,8 +105,8 @@ function draw() {
 function drawSession(shown) {
   const scroller = $("scroller");
   const atEnd = isAtEnd();
-  title.update({ sessionId: shown.sessionId, title: shown.title, changeable: shown.exists && renames });
-  drawAgent(shown);
+  title.update({ sessionId: shown.sessionId, title: shown.title, changeable: shown.exists });
+  agents.draw(shown, state.snapshot !== null && shown.items.length === 0);
   drawWaitingFor(shown.waiting);
   show($("session-controls"), shown.exists);
   setText($("pause"), shown.paused ? "Resume" : "Pause");
@@ -128,16 +127,6 @@ function drawSession(shown) {
     grants: shown.grants.length,
   });
   if (atEnd) scroller.scrollTop = scroller.scrollHeight;
-}
-
-// A session keeps the agent that it began with; before its first message there may be a choice.
-function drawAgent(shown) {
-  const choice = $("agent-choice");
-  const choose = !shown.exists && state.snapshot !== null && (agents?.length ?? 0) > 1 && shown.items.length === 0;
-  show(choice, choose);
-  show($("agent"), !choose);
-  const id = shown.title ? `${shown.sessionId} · ` : "";
-  setText($("agent"), shown.agent ? `${id}agent ${shown.agent}` : "not started yet");
 }
 
 function drawWaitingFor(waiting) {
@@ -198,18 +187,6 @@ function announce(text) {
 
 // --- sessions ---------------------------------------------------------------------------------
 
-async function loadAgents() {
-  try {
-    ({ agents } = await get("/v1/agents"));
-    const names = agents.map(({ name }) => el("option", { value: name }, name));
-    $("agent-choice").querySelector("select").replaceChildren(...names);
-    renames ||= RENAMING in (await get("/openapi.json")).paths;
-    draw();
-  } catch {
-    // without it there is no choice
-  }
-}
-
 function newSessionId() {
   const day = new Date().toISOString().slice(0, 10);
   return `${day}-${newId().slice(0, 8)}`;
@@ -266,8 +243,8 @@ function send(text, delivery, files) {
   $("scroller").scrollTop = $("scroller").scrollHeight;
   if (delivery === ANSWER.name) return answer(text, files);
   const sentTo = session;
-  const agent = $("agent-choice").hidden ? null : $("agent-choice").querySelector("select").value;
-  return sentTo.send(text, { delivery, files, waits: delivery !== null, agent }).then((accepted) => accepted || sentTo !== session);
+  const options = { delivery, files, waits: delivery !== null, agent: agents.chosen() };
+  return sentTo.send(text, options).then((accepted) => accepted || sentTo !== session);
 }
 
 async function answer(text, files) {
@@ -298,10 +275,8 @@ async function recall(messageId) {
 
 async function openSettings() {
   const opened = session;
-  if (!agents) await loadAgents();
-  if (opened !== session) return;
-  const { agent, settings: now } = view(state);
-  settings.open(now, agents?.find(({ name }) => name === agent)?.models ?? []);
+  const models = await agents.modelsOf(view(state).agent);
+  if (opened === session) settings.open(view(state).settings, models);
 }
 
 function goToWaiting() {
@@ -377,7 +352,7 @@ $("help").addEventListener("click", help.open);
 
 const door = signIn($("sign-in"), $("who"), {
   onChange() {
-    loadAgents();
+    agents.load();
     if (sessionId !== null) open(sessionId);
   },
 });
@@ -386,6 +361,6 @@ whenRefused(door.again);
 setInterval(tick, 1000);
 setInterval(() => state && view(state).turnId && draw(), 1000); // running steps get older, waits get shorter
 await door.ready();
-loadAgents();
+agents.load();
 await list.load();
 openFromAddress();

@@ -17,13 +17,11 @@ const api = httpApi({
   getToken: bearer,
 });
 
-/** Whether a session can be followed only once its first message was accepted, as over a socket. */
-export const ONLY_BEGUN = CONFIG.socket !== "";
-
 let socket = null; // one for all sessions, once there is one to follow
 
 /**
- * Follow a session, with a follower as in `client/socket.js`. Returns `{ close(), restart(), retryNow(), giveUp(), state }`.
+ * Follow a session, with a follower as in `client/socket.js`. Returns `{ close(), restart(), retryNow(), giveUp(), state }`,
+ * and over a socket `begun()`, to say that a session that nobody had written to is there.
  */
 export function linkTo(sessionId, follower) {
   if (!CONFIG.socket) return streamLink({ api, environment, sessionId, follower });

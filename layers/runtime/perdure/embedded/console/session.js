@@ -3,11 +3,10 @@
 import { initialState, reduce } from "../client/reducer.js";
 import { ApiError, get, pause, sessionPath } from "./api.js";
 import { commandsOf } from "./commands.js";
-import { ONLY_BEGUN, linkTo } from "./link.js";
+import { linkTo } from "./link.js";
 
 const PAGE = 500;
 const GAP_MS = 200;
-const BEGUN_MS = 5000; // how often it is looked whether somebody else has begun the session
 
 // Messages, interrupts, the inbox and usage come with the snapshot; these events say that one of them changed.
 const CHANGES = new Set([
@@ -39,11 +38,16 @@ export function openSession(sessionId, { onState, onLink, onError, onChange, onE
   let schedulesWanted = true;
   let fetching = null;
   let loaded = false;
-  let looking = null;
+  let beginning = null; // where a session begins that nobody had written to: it is followed from there
+
+  const exists = () => (state.snapshot === null ? undefined : Boolean(state.snapshot.state));
 
   function apply(action) {
     if (closed) return;
+    const before = exists();
     state = reduce(state, action);
+    if (exists() === false) beginning = state.snapshot.cursor;
+    else if (exists() && !before) stream?.begun?.();
     if (action.type === "events" || action.type === "stream") onEvents(action.events);
     onState(state);
   }
@@ -142,21 +146,10 @@ export function openSession(sessionId, { onState, onLink, onError, onChange, onE
 
   function startStream() {
     if (closed || !loaded || stream || document.hidden) return;
-    if (ONLY_BEGUN && !state.snapshot?.state) {
-      onLink({ status: state.snapshot ? "open" : "connecting" });
-      clearTimeout(looking);
-      looking = setTimeout(refresh, BEGUN_MS);
-      return;
-    }
-    if (looking !== null) {
-      clearTimeout(looking);
-      looking = null;
-      loaded = false;
-      catchUp(); // the events since it began, which a stream without a cursor leaves out
-      return;
-    }
     stream = linkTo(sessionId, {
-      cursor: () => state.cursor,
+      cursor: () => state.cursor ?? beginning,
+      exists,
+      onAbsent: refresh,
       onEvents: (events, cursor, whole) => closed || takeEvents(events, cursor, whole),
       onSnapshot: (snapshot) => apply({ type: "snapshot", snapshot, restart: true }),
       onCursorRefused: startAnew,
@@ -213,7 +206,6 @@ export function openSession(sessionId, { onState, onLink, onError, onChange, onE
     giveUpLink: () => stream?.giveUp(),
     close() {
       closed = true;
-      clearTimeout(looking);
       stream?.close();
       document.removeEventListener("visibilitychange", onVisibility);
     },
