@@ -97,6 +97,20 @@ async def test_a_ticket_opens_one_connection(url: str) -> None:
     assert await refusal(address(url, ticket)) == 403
 
 
+async def test_a_ticket_opens_one_event_stream_as_on_aws(runtime: EmbeddedRuntime, url: str) -> None:
+    await at_rest(runtime, "hello")
+    stream = f"/v1/sessions/s-1/events?ticket={await a_ticket(url)}"
+
+    async with httpx.AsyncClient(base_url=url, headers={"accept": "text/event-stream"}) as http:
+        async with http.stream("GET", stream) as response:
+            assert "turn_started" in await anext(piece async for piece in response.aiter_text() if "data:" in piece)
+        again = await http.get(stream)
+        elsewhere = await http.get("/v1/sessions/s-1", params={"ticket": await a_ticket(url)})
+
+    assert (again.status_code, again.json()["error"]["code"]) == (401, "unauthorized")
+    assert elsewhere.status_code == 400
+
+
 @pytest.mark.parametrize("ticket", ["", "nonsense", "é"])
 async def test_without_a_ticket_nobody_connects(url: str, ticket: str) -> None:
     assert await refusal(address(url, ticket)) == 403

@@ -33,6 +33,14 @@ async def read_request(request: Request, *, closing: asyncio.Event) -> ApiReques
     )
 
 
+def split_ticket(query: str) -> tuple[str, str | None]:
+    """Return a query without its ticket, and the ticket: a browser's `EventSource` can't send headers."""
+    parts = query.split("&")
+    tickets = [value for name, _, value in (part.partition("=") for part in parts) if name == "ticket"]
+    rest = "&".join(part for part in parts if part.partition("=")[0] != "ticket")
+    return rest, tickets[0] if tickets else None
+
+
 def decoded(value: str) -> str:
     """Return a header's value as UTF-8, which is what our clients send, or as it is."""
     try:

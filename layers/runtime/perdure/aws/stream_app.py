@@ -24,7 +24,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive, Scope, Send
 
 from perdure.api import ApiResponse, handle
-from perdure.api.asgi import as_sent, decoded, is_a_fault, read_request
+from perdure.api.asgi import as_sent, decoded, is_a_fault, read_request, split_ticket
 from perdure.api.failures import failure
 from perdure.api.messages import StreamBrokenOffError
 from perdure.aws.bootstrap import Runtime
@@ -130,7 +130,7 @@ class _Endpoint:
         try:
             async with asyncio.timeout(invocation.breaks_after(runtime.clock.now()).total_seconds()):
                 read = await read_request(request, closing=closing)
-                read = replace(read, query=_without_ticket(read.query))
+                read = replace(read, query=split_ticket(read.query)[0])  # the authorizer has used it up
                 response = await handle(read, self._service, invocation.caller)
                 await as_sent(self._shared(request, response))(scope, receive, send)
         except TimeoutError as error:
@@ -225,8 +225,3 @@ def _written(request: Request, name: str) -> JsonObject:
     if not isinstance(content, dict):
         raise UnauthorizedError("this server is for the Lambda Web Adapter alone")
     return content
-
-
-def _without_ticket(query: str) -> str:
-    """Return a query without the ticket, which the authorizer has used up."""
-    return "&".join(part for part in query.split("&") if part.partition("=")[0] != "ticket")

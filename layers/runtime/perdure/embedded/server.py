@@ -8,10 +8,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import re
 import signal
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from dataclasses import replace
 
 import uvicorn
 from starlette.applications import Starlette
@@ -20,13 +22,14 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from perdure.api import handle
-from perdure.api.asgi import as_sent, is_a_fault, read_request
+from perdure.api import ApiRequest, ApiResponse, handle
+from perdure.api.asgi import as_sent, is_a_fault, read_request, split_ticket
+from perdure.api.failures import failure
 from perdure.embedded.guard import LocalOnly
 from perdure.embedded.limits import Limits, OpenRequests
 from perdure.embedded.pages import page_response, read_pages
 from perdure.embedded.sockets import SOCKET_PATH, Sockets, refuse
-from perdure.errors import ConfigurationError
+from perdure.errors import ConfigurationError, UnauthorizedError
 from perdure.service import LOCAL_CALLER, Service
 from perdure.streams.parts import MAX_FRAME_BYTES
 
@@ -95,6 +98,9 @@ async def serve(
             await server.serve([listener])
 
 
+_EVENTS = re.compile("/v1/sessions/[^/]+/events")
+
+
 class _Endpoint:
     """The one place that all requests come to: a page's file, the WebSocket, or the API."""
 
@@ -115,8 +121,16 @@ class _Endpoint:
             return
         with contextlib.suppress(ClientDisconnect):
             read = await read_request(request, closing=self.closing)
-            response = await handle(read, self._service, LOCAL_CALLER, tickets=self._sockets.issue)
-            await as_sent(response)(scope, receive, send)
+            await as_sent(await self._answer(read))(scope, receive, send)
+
+    async def _answer(self, request: ApiRequest) -> ApiResponse:
+        """Answer a request. A ticket with an event stream is used up, as on AWS, so that a page is written once."""
+        query, ticket = split_ticket(request.query)
+        if ticket is not None and _EVENTS.fullmatch(request.path):
+            if self._sockets.redeem(ticket) is None:
+                return failure(UnauthorizedError("the ticket is unknown, too old or used"))
+            request = replace(request, query=query)
+        return await handle(request, self._service, LOCAL_CALLER, tickets=self._sockets.issue)
 
 
 class _Server(uvicorn.Server):
