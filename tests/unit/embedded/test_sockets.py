@@ -378,22 +378,3 @@ async def test_a_server_that_closes_ends_its_connections_at_once(runtime: Embedd
     with pytest.raises(ConnectionClosed):
         await asyncio.wait_for(socket.recv(), 5)
     await socket.close()
-
-
-async def test_deliveries_that_replace_each_other_leave_nothing_behind(runtime: EmbeddedRuntime, url: str) -> None:
-    """One request id on many frames at once, attached and left again and again, and a viewer that goes in between."""
-    await at_rest(runtime, "hello")
-    await runtime.session("s-1").send("think")
-    before = asyncio.all_tasks()
-    resume = json.dumps({"type": "resume", "requestId": "same", "id": "s-1"})
-    attach, detach = (json.dumps({"type": kind, "session_id": "s-1"}) for kind in ("attach", "detach"))
-    for last in (attach, detach):
-        async with connected(url, max_queue=None) as socket:
-            for _ in range(20):
-                for frame in (resume, resume, resume, attach, detach, last):
-                    await socket.send(frame)
-            while (await asked(socket, {"type": "ping"})) != {"type": "pong"}:
-                pass
-    async with asyncio.timeout(5):
-        while left := [t for t in asyncio.all_tasks() - before if "_Connection" in repr(t)]:
-            await asyncio.wait(left)

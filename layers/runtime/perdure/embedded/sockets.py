@@ -7,6 +7,7 @@ costs one page of memory and holds nobody up; one that takes nothing for `SEND_S
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Coroutine
 from datetime import datetime, timedelta
@@ -257,7 +258,8 @@ class _Connection:
         assert self._caller.until is not None
         left = (self._caller.until - self._clock.now()).total_seconds()
         await self._clock.sleep(max(left, 0))
-        await self._say({"type": "access_denied", "code": "unauthorized", "message": "the token has ended"})
+        with contextlib.suppress(TimeoutError, WebSocketDisconnect):  # it ends also for a viewer that takes nothing
+            await self._say({"type": "access_denied", "code": "unauthorized", "message": "the token has ended"})
         await self._close(ACCESS_ENDED)
 
     async def _close(self, code: int) -> None:
