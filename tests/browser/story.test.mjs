@@ -143,4 +143,7 @@ test("an event that nobody knows is told by its name", () => {
   assert.equal(momentOf({ type: "later.thing_done", payload: {} }), "later thing done");
   assert.equal(momentOf({ type: "toString", payload: {} }), "toString");
   assert.equal(momentOf({ type: "wait.skipped", at: AT, payload: { actor: { subject: "ada" } } }), "wait cut short by ada");
+  const titled = (payload) => momentOf({ type: "title_changed", payload: { title: "Order 7", ...payload } });
+  assert.equal(titled({ by: "person", actor: { subject: "ada" } }), "title: “Order 7” by ada");
+  assert.equal(titled({ by: "model" }), "title: “Order 7”, by a model");
 });

@@ -67,7 +67,7 @@ def test_a_title_by_a_model_shows_by_itself_and_a_persons_replaces_it(page: Page
     expect(heading(page)).to_have_text("Greetings at night")
     expect(listed(page)).to_have_text("Greetings at night")
     page.get_by_role("tab", name="Events").click()
-    expect(page.locator("#events")).to_contain_text("title_changed")
+    expect(page.locator("#events")).to_contain_text("title: “Greetings at night”, by a model")
 
     page.get_by_role("button", name="Rename this session").click()
     title_field(page).fill("Mine")

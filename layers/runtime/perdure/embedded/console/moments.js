@@ -48,7 +48,7 @@ const WORDS = {
   "approval.revoked": ({ actor }) => `approval ahead taken back${by(actor)}`,
   session_paused: ({ actor }) => `paused${by(actor)}`,
   session_resumed: ({ actor }) => `resumed${by(actor)}`,
-  title_changed: ({ title, actor, source }) => `title: “${short(title)}”${by(actor) || (source ? ` (${words(source)})` : "")}`,
+  title_changed: ({ title, actor, by: whose }) => `title: “${short(title)}”${whose === "model" ? ", by a model" : by(actor)}`,
   "settings.changed": ({ actor }) => `settings changed${by(actor)}`,
   "hold.released": ({ actor }) => `messages go on${by(actor)}`,
 };
