@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench import aws, cost, embedded, embedded_growth, growth, imports, latency
+from bench import aws, cost, embedded, embedded_growth, growth, imports, latency, live
 from bench.workload import machine
 
 PARTS: dict[str, Callable[[], dict[str, Any]]] = {
@@ -19,6 +19,7 @@ PARTS: dict[str, Callable[[], dict[str, Any]]] = {
     "growth": growth.measure,
     "latency": latency.measure,
     "imports": imports.measure,
+    "live": live.measure,
 }
 RESULTS = Path(__file__).parent / "results"
 

@@ -5,8 +5,9 @@ Every stream is made from this: pages of events, server-sent events, the WebSock
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from perdure.core.bounds import MAX_PAGE_BYTES, oldest_within, shortened, wire_size
@@ -28,6 +29,13 @@ ENTRIES_PER_LOOK = 8
 
 QUICK_LOOKS = 10
 """Fruitless looks for events that follow each other without a rest. A commit may be seen just before its word comes."""
+
+SHARED_PAGES = 64
+"""Pages that are kept for whoever stands at the same place, in one process. Our own choice: a
+session's viewers wake together, so few are enough."""
+
+SHARED_EVENTS = 32
+"""Events of a page that is kept, at most. A longer one is a backlog, which hardly two viewers read at a time."""
 
 REST_SECONDS = 0.02
 """Rest between fruitless looks after that, so that a word of something that is not shown can't make a busy loop."""
@@ -60,12 +68,14 @@ class Feed:
     Attributes:
         head: The session as this was read.
         whole: That was all, then.
+        made: What was made of it for all who stand at the same place and get the same, by its kind.
     """
 
     items: tuple[FeedItem, ...]
     cursor: str
     head: Head
     whole: bool = True
+    made: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,14 +87,45 @@ class TurnPlace:
     closed: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class _Seen:
-    """What one read gave: `events` by their number, so that a page may end within a commit."""
+    """What one read gave."""
 
     items: list[FeedItem]
     place: Cursor
     head: Head
     whole: bool
+    _feed: Feed | None = None
+
+    def feed(self, session_id: str) -> Feed:
+        """Return it as its readers get it, all the same one."""
+        if self._feed is None:
+            cursor = self.place.encode(session_id)
+            self._feed = Feed(items=tuple(self.items), cursor=cursor, head=self.head, whole=self.whole)
+        return self._feed
+
+
+_Place = tuple[SessionKey, Cursor, int, bool]
+
+
+class _SharedPages:
+    """The latest pages of one process, for viewers that stand at the same place."""
+
+    def __init__(self) -> None:
+        self._pages: OrderedDict[_Place, _Seen] = OrderedDict()
+
+    def find(self, place: _Place, head: Head) -> _Seen | None:
+        """Return a page, if it was read of the session as it is: the very same head, not one that looks like it."""
+        page = self._pages.get(place)
+        return page if page is not None and page.head is head else None
+
+    def keep(self, place: _Place, page: _Seen) -> None:
+        """Keep a page that has something, and all that there was, instead of the oldest."""
+        if page.items and page.whole and len(page.items) <= SHARED_EVENTS:
+            self._pages.pop(place, None)
+            self._pages[place] = page
+            if len(self._pages) > SHARED_PAGES:
+                self._pages.popitem(last=False)
 
 
 class Follower:
@@ -93,6 +134,7 @@ class Follower:
     def __init__(self, ports: Ports, reader: Reader) -> None:
         self._ports = ports
         self._reader = reader
+        self._shared = _SharedPages() if ports.in_process else None
 
     async def feed(
         self,
@@ -112,7 +154,7 @@ class Follower:
             messages: False: events only.
         """
         seen = await self._wait_for(key, after, limit, wait_seconds, head, messages=messages)
-        return Feed(items=tuple(seen.items), cursor=seen.place.encode(key.session_id), head=seen.head, whole=seen.whole)
+        return seen.feed(key.session_id)
 
     async def events(
         self, key: SessionKey, *, after: Cursor, limit: int, wait_seconds: float, head: Head | None = None
@@ -180,7 +222,7 @@ class Follower:
             looks = 1
             await self._more(key, head, after.progress, wait_seconds)
         while True:
-            seen = await self._now(key, after, limit, messages=messages)
+            seen = await self._page(key, after, limit, messages=messages)
             left = give_up - clock.now().timestamp()
             if seen.items or left <= 0:
                 return seen
@@ -193,6 +235,25 @@ class Follower:
         """Wait for something that is not in this head, nor in this progress of its steps."""
         seen = sum([number for _, _, number in _of_running(progress, awaited_steps(head))])
         await self._ports.live.wait(key, version=head.version, seen=seen, timeout_seconds=seconds)
+
+    async def _page(self, key: SessionKey, after: Cursor, limit: int, *, messages: bool) -> _Seen:
+        """Return what follows, read once for all viewers in this process that stand here."""
+        if self._shared is None:
+            return await self._now(key, after, limit, messages=messages)
+        place = (key, after, limit, messages)
+        page = self._shared.find(place, await self._ports.store.peek(key))
+        if page is None or await self._goes_on(key, page):
+            page = await self._now(key, after, limit, messages=messages)
+            self._shared.keep(place, page)
+        return page
+
+    async def _goes_on(self, key: SessionKey, page: _Seen) -> bool:
+        """Whether there is progress behind a page of the session as it is."""
+        for dispatch in awaited_steps(page.head):
+            step, attempt = dispatch.step_id, dispatch.attempt
+            if await self._ports.live.progress(key, step, attempt, page.place.seen(step, attempt)):
+                return True
+        return False
 
     async def _now(self, key: SessionKey, after: Cursor, limit: int, *, messages: bool) -> _Seen:
         log = await self._ports.store.read(key, first=max(after.version, 1), limit=limit)

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from perdure.core.cursor import Cursor
 from perdure.feed import Feed, events_of
+from perdure.streams.parts import SharedFrame
 
 JsonObject = dict[str, Any]
 
@@ -108,24 +109,32 @@ class Attachment:
         if (reason := self._gap(feed)) is not None:
             self.cursor = None  # what was deleted is told by a snapshot only
             return [{"type": "resync_required", "session_id": self.session_id, "reason": reason}]
-        frames = [self._frame(group) for group in _groups(events_of(feed.items))]
         self.cursor = feed.cursor
-        if frames:
-            frames[-1]["cursor"] = feed.cursor
-        return frames
+        if self.kind not in feed.made:
+            feed.made[self.kind] = self._frames(feed)
+        frames: list[SharedFrame] = feed.made[self.kind]
+        return list(frames)
 
     def refused(self, code: str, message: str) -> list[JsonObject]:
         return [{"type": "access_denied", "session_id": self.session_id, "code": code, "message": message}]
 
     def _gap(self, feed: Feed) -> str | None:
         assert self.cursor is not None
+        if feed.head.exists and feed.head.deleted_before is None:
+            return None
         place = Cursor.decode(self.cursor, self.session_id)
         if not feed.head.exists and feed.head.version:
             return "purged" if place != Cursor() else None  # at its start it was told already
         return "deleted" if place.version < (feed.head.deleted_before or 0) else None
 
-    def _frame(self, events: list[JsonObject]) -> JsonObject:
-        return {"type": "events", "session_id": self.session_id, "events": events, "cursor": events[-1]["cursor"]}
+    def _frames(self, feed: Feed) -> list[SharedFrame]:
+        """Return the frames of a page: the same for everybody who stands before it."""
+        head = {"type": "events", "session_id": self.session_id}
+        groups = _groups(events_of(feed.items))
+        frames = [SharedFrame(head | {"events": group, "cursor": group[-1]["cursor"]}) for group in groups]
+        if frames:
+            frames[-1]["cursor"] = feed.cursor
+        return frames
 
 
 def _groups(events: Sequence[JsonObject]) -> list[list[JsonObject]]:
