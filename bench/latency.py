@@ -139,10 +139,11 @@ def _timed(calls: list[TimedCall], began: float, to_handler: float, tools: float
     commits = [call for call in calls if (call.operation, call.kind) == ("dynamodb.UpdateItem", "HEAD")]
     last = max((call for call in commits if not call.failed), key=lambda call: call.ended)
     committed = last.ended
-    pushes = [call for call in calls if call.operation.endswith("PostToConnection") and call.began >= committed]
+    # The last one has the last commit's events, even if a pump that was at work saw them before their committer did.
+    pushed = max(call.ended for call in calls if call.operation.endswith("PostToConnection"))
     return TimedTurn(
         to_commit=committed - began - tools,
-        to_push=to_handler + min(push.ended for push in pushes) - began - tools,
+        to_push=to_handler + pushed - began - tools,
         calls=sum(call.operation != HOP for call in calls),
         commits=len(commits),
         lost=sum(call.failed for call in commits),
