@@ -310,13 +310,14 @@ async def test_a_connection_ends_with_its_token(runtime: EmbeddedRuntime) -> Non
 async def test_a_viewer_that_takes_nothing_is_let_go_and_harms_nobody(runtime: EmbeddedRuntime) -> None:
     for _ in range(8):
         await at_rest(runtime, "x" * 250_000)
+    end = (await runtime.session("s-1").snapshot())["cursor"]
     sockets = Sockets(runtime.service, send_seconds=0.2)
     async with a_server(runtime.service, sockets=sockets) as url:
         ticket, other = await a_ticket(url), await a_ticket(url)
         host, port = url.removeprefix("http://").split(":")
         slow = socket_of_4_kb()
         await asyncio.get_running_loop().sock_connect(slow, (host, int(port)))
-        reader, writer = await asyncio.open_connection(sock=slow, limit=1024)
+        reader, writer = await asyncio.open_connection(sock=slow)
         upgrade = f"GET /v1/socket?ticket={ticket} HTTP/1.1\r\nhost: {host}:{port}\r\nupgrade: websocket\r\n"
         writer.write(
             f"{upgrade}connection: Upgrade\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
@@ -328,11 +329,17 @@ async def test_a_viewer_that_takes_nothing_is_let_go_and_harms_nobody(runtime: E
             frame = json.dumps(asking).encode()
             writer.write(b"\x81" + bytes([0x80 | len(frame)]) + b"\0\0\0\0" + frame)
         async with connect(address(url, other), proxy=None) as socket:
-            assert (await attached(socket))["type"] == "attached"
+            assert (await attached(socket, after=end))["type"] == "attached"
+        widen(slow)
         async with asyncio.timeout(20):
             while await reader.read(1 << 20):  # what was under way, and then the end
                 pass
         writer.close()
+
+
+def widen(slow: socket.socket) -> None:
+    """Let a client's socket take much at a time."""
+    slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
 
 
 def socket_of_4_kb() -> socket.socket:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine
 from datetime import datetime, timedelta
 from typing import Any
 
-from starlette.websockets import WebSocket, WebSocketDisconnect
+from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from perdure.api.frames import (
     PONG,
@@ -248,9 +248,12 @@ class _Connection:
 
         Raises:
             TimeoutError: The viewer takes nothing.
+            WebSocketDisconnect: The connection is closed.
         """
         async with self._sending:
             for text in frame_texts(frame):
+                if self._socket.application_state != WebSocketState.CONNECTED:
+                    raise WebSocketDisconnect  # we closed it meanwhile
                 async with asyncio.timeout(self._send_seconds):
                     await self._socket.send_text(text)
 
