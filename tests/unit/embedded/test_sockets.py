@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -312,6 +313,7 @@ async def test_a_viewer_that_takes_nothing_is_let_go_and_harms_nobody(runtime: E
         await at_rest(runtime, "x" * 250_000)
     end = (await runtime.session("s-1").snapshot())["cursor"]
     sockets = Sockets(runtime.service, send_seconds=0.2)
+    let_go = word_of("a viewer was let go")
     async with a_server(runtime.service, sockets=sockets) as url:
         ticket, other = await a_ticket(url), await a_ticket(url)
         host, port = url.removeprefix("http://").split(":")
@@ -330,11 +332,27 @@ async def test_a_viewer_that_takes_nothing_is_let_go_and_harms_nobody(runtime: E
             writer.write(b"\x81" + bytes([0x80 | len(frame)]) + b"\0\0\0\0" + frame)
         async with connect(address(url, other), proxy=None) as socket:
             assert (await attached(socket, after=end))["type"] == "attached"
-        widen(slow)
         async with asyncio.timeout(20):
+            await let_go.wait()
+            widen(slow)
             while await reader.read(1 << 20):  # what was under way, and then the end
                 pass
         writer.close()
+
+
+def word_of(message: str) -> asyncio.Event:
+    """Return what is set when our log says something."""
+    said = asyncio.Event()
+
+    class Listener(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if record.getMessage() == message:
+                said.set()
+
+    logger = logging.getLogger("perdure")
+    logger.setLevel(logging.INFO)
+    logger.addHandler(Listener())
+    return said
 
 
 def widen(slow: socket.socket) -> None:
