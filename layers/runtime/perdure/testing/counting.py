@@ -71,7 +71,8 @@ class AwsCounter:
         return usage
 
     def _ask_for_the_old_item(self, params: Item, model: Any, context: Item, **_: Any) -> Item:
-        if model.name in _WRITES:  # nobody in perdure looks at the answer of a write that held
+        # Who looks at the answer of a write that held, the pump of a viewer, finds there what the write left alone.
+        if model.name in _WRITES:
             params = {**params, "ReturnValues": "ALL_OLD"}
         context[_CONTEXT] = params
         return params
