@@ -31,8 +31,8 @@ log = InvocationLog(FOLDER / "invocations.jsonl")
 class GatedStore(SqliteSessionStore):
     """The store of the product, with gates around its commits."""
 
-    def __init__(self, database: Any) -> None:
-        super().__init__(database)
+    def __init__(self, database: Any, **more: Any) -> None:
+        super().__init__(database, **more)
         self._landed: Counter[tuple[SessionKey, str]] = Counter()
 
     async def commit(self, key: SessionKey, loaded: Loaded, decision: Decision) -> Loaded:
