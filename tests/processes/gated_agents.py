@@ -46,7 +46,7 @@ class GatedStore(SqliteSessionStore):
         return made
 
 
-perdure.embedded.runtime.SqliteSessionStore = GatedStore  # type: ignore[attr-defined, assignment]
+perdure.embedded.runtime.SqliteSessionStore = GatedStore  # type: ignore[attr-defined]
 
 
 def script(request: ModelRequest) -> Reply:
