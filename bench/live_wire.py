@@ -137,9 +137,11 @@ def ages(received: list[tuple[float, bytes]]) -> dict[float, float]:
     rest = b""
     for at, data in received:
         text = rest + data
-        for stamp in STAMP.findall(text):
-            found.setdefault(float(stamp), at - float(stamp))
-        rest = text[-LONGEST_STAMP:]
+        seen = 0
+        for stamp in STAMP.finditer(text):
+            found.setdefault(float(stamp[1]), at - float(stamp[1]))
+            seen = stamp.end()
+        rest = text[seen:][-LONGEST_STAMP:]  # never the second half of one that was seen
     return found
 
 
