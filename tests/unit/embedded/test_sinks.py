@@ -17,6 +17,7 @@ from perdure.embedded.runtime import EmbeddedRuntime
 from perdure.errors import ConfigurationError
 from perdure.models.scripted import ScriptedModel
 from perdure.service import LOCAL_CALLER
+from perdure.sink_delivery import Place, deliver_next
 from perdure.testing.clock import VirtualClock
 from perdure.testing.processes import finished, poll_until
 
@@ -163,16 +164,15 @@ async def test_a_commit_just_behind_the_last_look_of_a_delivery_is_delivered_too
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     audit, again = Audit(), ["again"]
-    deliver_some = sinks_module._Pump._deliver_some
     async with opened(tmp_path, EventSink("audit", audit.deliver)) as runtime:
 
-        async def with_a_turn_behind_it(pump: Any, key: Any) -> bool:
-            more = await deliver_some(pump, key)
+        async def with_a_turn_behind_it(*args: Any) -> tuple[Place, bool]:
+            place, more = await deliver_next(*args)
             if not more and again:
                 await said(runtime, text=again.pop())
-            return more
+            return place, more
 
-        monkeypatch.setattr(sinks_module._Pump, "_deliver_some", with_a_turn_behind_it)
+        monkeypatch.setattr(sinks_module, "deliver_next", with_a_turn_behind_it)
         await said(runtime)
         await until(lambda: not again)
         events = await said_so_far(runtime)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
 from typing import Any
 
 from perdure.core.codec import from_millis, to_millis
 from perdure.embedded.database import Database
 from perdure.ports import SessionKey
+from perdure.sink_delivery import Place
 
 _ADD_SINK = "INSERT INTO sinks (name) VALUES (?) ON CONFLICT DO NOTHING"
 _BEGIN_BEHIND = """
@@ -29,15 +28,6 @@ _BEHIND = """
     ON place.sink = ? AND place.tenant = heads.tenant AND place.session_id = heads.session_id
     WHERE place.version IS NULL OR place.version <= heads.version LIMIT ?
 """
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """The next event: `index` of the entry `version`. `failing_since`: the delivery from here has failed since then."""
-
-    version: int = 1
-    index: int = 0
-    failing_since: datetime | None = None
 
 
 class SinkPlaces:

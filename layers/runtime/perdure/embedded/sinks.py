@@ -4,30 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
-from datetime import timedelta
 from functools import partial
 
-from perdure.agents.execution import run_body
 from perdure.embedded.database import Database
 from perdure.embedded.queue import Alarm
-from perdure.embedded.sink_places import Place, SinkPlaces
+from perdure.embedded.sink_places import SinkPlaces
 from perdure.operator_events import tell
 from perdure.ports import Clock, SessionKey, SessionStore
-from perdure.sinks import Batch, EventSink, Notice, next_batch, redacted
+from perdure.sink_delivery import DeliveryFailedError, deliver_next, retry_wait, tell_of_failure
+from perdure.sinks import EventSink
 
 MAX_PARALLEL = 8
 """Deliveries to one sink at a time, each of another session. Our own choice."""
 
 MAX_KNOWN = 10_000
 """Sessions that one sink remembers to be behind; more are looked up in the database. Our own choice: some megabytes."""
-
-ENTRIES_PER_READ = 50
-"""Entries that are read at a time for a sink. Our own choice."""
-
-FIRST_RETRY = timedelta(seconds=1)
-LAST_RETRY = timedelta(minutes=5)
-"""Waits before a failed delivery is tried again; they double from the first to the last. Our own choice."""
 
 
 class SinkPumps:
@@ -153,64 +144,29 @@ class _Pump:
 
     async def _deliver_all(self, key: SessionKey) -> None:
         try:
-            while await self._deliver_some(key):
-                self._failures.pop(key, None)
-            self._failures.pop(key, None)
+            await self._deliver(key)
         except Exception as error:  # noqa: BLE001 - a sink's failure is nobody else's
             self._failed(key, error)
 
-    async def _deliver_some(self, key: SessionKey) -> bool:
-        """Deliver one notice from the session's place on. False: there is nothing more."""
-        place = await self._places.read(key)
-        log = await self._store.read(key, first=place.version, limit=ENTRIES_PER_READ)
-        if place.version > log.head.version:
-            return False
-        first = log.entries[0].version if log.entries else log.head.version + 1
-        if first > place.version:  # deleted by retention before the sink had it
-            self._tell_of_dropped(key, first - place.version)
-            place = Place(version=first)
-        batch = next_batch(self._sink, key.session_id, log.entries, place.version, place.index)
-        if batch.wanted:
-            place = await self._delivered_or_dropped(key, place, batch)
-        await self._places.write(key, replace(place, version=batch.version, index=batch.index, failing_since=None))
-        return True
-
-    async def _delivered_or_dropped(self, key: SessionKey, place: Place, batch: Batch) -> Place:
-        try:
-            events = redacted(self._sink, batch.wanted)
-            if events:
-                notice = Notice(tenant=key.tenant, session_id=key.session_id, events=events)
-                async with asyncio.timeout(self._sink.timeout.total_seconds()):
-                    await run_body(self._sink.deliver, {}, notice)
-        except Exception:
-            now = self._clock.now()
-            since = place.failing_since or now
-            if now - since < self._sink.give_up_after:
-                await self._places.write(key, replace(place, failing_since=since))
+    async def _deliver(self, key: SessionKey) -> None:
+        place, more = await self._places.read(key), True
+        while more:
+            try:
+                behind, more = await deliver_next(self._sink, self._store, key, place, self._clock.now())
+            except DeliveryFailedError as error:
+                await self._places.write(key, error.place)
                 raise
-            self._tell_of_dropped(key, len(batch.wanted))
-        return place
+            if behind != place:
+                await self._places.write(key, behind)
+                place = behind
+            self._failures.pop(key, None)
 
     def _failed(self, key: SessionKey, error: Exception) -> None:
         failures = self._failures[key] = self._failures.get(key, 0) + 1
-        wait = min(FIRST_RETRY * 2 ** min(failures - 1, 30), LAST_RETRY)
-        sentence = "a sink did not take its events; they come again"
-        seconds = wait.total_seconds()
-        tell(
-            "sink_failing",
-            sentence,
-            error=error,
-            session_id=key.session_id,
-            sink=self._sink.name,
-            count=failures,
-            seconds=seconds,
-        )
+        wait = retry_wait(failures)
+        tell_of_failure(self._sink, key, failures, wait, error)
         if len(self._failures) > MAX_KNOWN:
             del self._failures[key]
             self._overflowed = True
-            return
-        self._alarm.put(self._clock.now() + wait, key)
-
-    def _tell_of_dropped(self, key: SessionKey, count: int) -> None:
-        sentence = "events were dropped that a sink did not take in time, or that were deleted before it could"
-        tell("sink_dropped", sentence, session_id=key.session_id, sink=self._sink.name, count=count)
+        else:
+            self._alarm.put(self._clock.now() + wait, key)
