@@ -18,6 +18,7 @@ from botocore.exceptions import ReadTimeoutError
 
 from perdure.aws.items import record_of, tail_size
 from perdure.aws.limits import MAX_TAIL_BYTES
+from perdure.sinks import EventSink, Notice
 from perdure.testing.gateway import Gateway
 from perdure.testing.lambda_harness import Crash, LambdaHarness
 from tests.audit.by_socket import by_socket
@@ -168,7 +169,20 @@ class Course:
 def live_through_everything(harness: LambdaHarness) -> None:
     course = Course(harness)
     DONE.clear()
-    for part in (_api, _socket, _streams, _model, _tools, _plans, _tasks, _timers, _sweep, _dead_letters, _viewers):
+    for part in (
+        _api,
+        _socket,
+        _streams,
+        _model,
+        _tools,
+        _plans,
+        _tasks,
+        _timers,
+        _sweep,
+        _dead_letters,
+        _viewers,
+        _sinks,
+    ):
         part(course)
         assert json.dumps([message.queue for message in harness.queues.messages]) == "[]", part
 
@@ -367,3 +381,19 @@ def _viewers(course: Course) -> None:
     assert viewer is not None
     gateway.send(viewer, {"type": "attach", "session_id": f"s-{course._sessions}"})
     gateway.disconnect(viewer)
+
+
+def _sinks(course: Course) -> None:
+    harness, failing = course.harness, [True]
+
+    def deliver(_: Notice) -> None:
+        if failing:
+            failing.pop()
+            raise ConnectionError
+
+    harness.deliver_to([EventSink("audit", deliver)])
+    course.begin(f"say {HUGE}")
+    harness.settle()
+    harness.cold_start()  # another process asks when the sink began
+    course.begin("say it again")
+    harness.settle()

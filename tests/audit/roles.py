@@ -22,6 +22,7 @@ _NAMES = {
     "AWS::Region": REGION,
     "AWS::AccountId": ACCOUNT,
     "SessionsTable.Arn": f"arn:aws:dynamodb:{REGION}:{ACCOUNT}:table/{TABLE_NAME}",
+    "SessionsTable.StreamArn": f"arn:aws:dynamodb:{REGION}:{ACCOUNT}:table/{TABLE_NAME}/stream/now",
     "BodiesBucket.Arn": f"arn:aws:s3:::{BUCKET_NAME}",
     "TimersScheduleGroup": SCHEDULE_GROUP,
     "SendTimersRole.Arn": AwsInProcess.schedule_role_arn,
@@ -42,6 +43,10 @@ USED_BY_LAMBDA = {
     "logs:PutLogEvents": "Lambda writes the function's log, with the function's role",
     "sqs:ReceiveMessage": "Lambda's event source mapping polls the queue, with the function's role",
     "sqs:DeleteMessage": "Lambda's event source mapping deletes what was answered, with the function's role",
+    **dict.fromkeys(
+        ("dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator", "dynamodb:ListStreams"),
+        "Lambda's event source mapping reads the table's stream, with the function's role",
+    ),
     "sqs:GetQueueAttributes": "Lambda's event source mapping asks for the queue's length, with the function's role",
 }
 """Actions that no call of ours needs, each with the reason why the roles grant them."""

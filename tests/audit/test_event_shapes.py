@@ -13,8 +13,10 @@ import pytest
 from aws_lambda_powertools.utilities.parser import models
 from pydantic import BaseModel
 
-from perdure.aws.messages import StepQueueMessage, TimerMessage
+from perdure.aws.messages import NoticeMessage, QueueMessage, StepQueueMessage, TimerMessage
 from perdure.aws.queues import group_id
+from perdure.aws.relay import changed_sessions
+from perdure.testing.virtual_stream import _is_wanted
 from tests.build.cloudformation import ROOT, Template, read_template, target
 from tests.handlers.test_events import FUNCTIONS, event
 
@@ -27,9 +29,11 @@ SHAPES: dict[str, type[BaseModel]] = {
     "call-single-attempt-tool": models.SqsModel,
     "call-tool": models.SqsModel,
     "cancel-tool-task": models.SqsModel,
+    "deliver-notices": models.SqsModel,
     "fire-timer": models.SqsModel,
     "poll-tool-task": models.SqsModel,
     "record-dead-letter": models.SqsModel,
+    "relay-commits": models.DynamoDBStreamModel,
     "run-model": models.SqsModel,
     "socket-connect": models.APIGatewayWebSocketConnectEventModel,
     "socket-disconnect": models.APIGatewayWebSocketDisconnectEventModel,
@@ -79,12 +83,21 @@ def test_a_record_comes_from_the_queue_of_its_function_and_its_checksum_is_right
 @pytest.mark.parametrize("name", QUEUE_EVENTS)
 def test_a_record_holds_what_we_would_send_to_the_byte(name: str) -> None:
     record = only_record(name)
-    message = (TimerMessage if name == "fire-timer" else StepQueueMessage).read(record["body"])
+    others: dict[str, type[QueueMessage]] = {"fire-timer": TimerMessage, "deliver-notices": NoticeMessage}
+    message = others.get(name, StepQueueMessage).read(record["body"])
 
     assert message.body() == record["body"]
     # A schedule sends without a group, and its role is the sender.
     group = record["attributes"].get("MessageGroupId")
     assert group == (None if name == "fire-timer" else group_id(message.tenant))
+
+
+def test_the_batch_of_the_stream_passes_its_filter_and_becomes_the_message_of_its_session() -> None:
+    records = event("relay-commits")["Records"]
+
+    assert all(_is_wanted(record) for record in records)
+    assert {record["dynamodb"]["StreamViewType"] for record in records} == {"KEYS_ONLY"}
+    assert [message.body() for message in changed_sessions(records)] == [only_record("deliver-notices")["body"]]
 
 
 def test_a_dead_letter_says_which_queue_gave_it_up() -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import re
 from datetime import timedelta
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
+from perdure.operator_events import OperatorEvent
 from perdure.steps.firing import MAX_FIRING_TIMERS
 from perdure.testing.lambda_harness import SWEEP_EVERY, LambdaHarness
 from tests.build.cloudformation import ROOT, Template, read_template, refs, written
@@ -70,6 +71,7 @@ def test_every_parameter_is_checked_before_anything_is_made_of_it(template: Temp
         ("WebhookSecretsArn", ["", "arn:aws:secretsmanager:eu-west-1:1:secret:h-AbCdEf"], ["whsec_x", "arn:aws:ssm:x"]),
         ("AgentsModule", ["agents:agents", "shop.agents:all_of_them"], ["agents", "agents:", "a-b:c", "agents:a.b"]),
         ("ModelKeySecretArn", ["", "arn:aws:secretsmanager:eu-west-1:1:secret:k-AbCdEf"], ["my-key", "arn:aws:ssm:x"]),
+        ("DeliverNotices", ["on", "off"], ["", "yes"]),
         ("ModelBaseUrl", ["", "https://models.example.com/v1"], ["models.example.com"]),
         ("AlarmTopicArn", ["", "arn:aws:sns:eu-west-1:123456789012:alarms"], ["alarms", "arn:aws:sqs:x"]),
         ("LogRetentionDays", ["1", "3653"], ["0", "2", "10000"]),
@@ -149,6 +151,7 @@ def test_work_has_a_ceiling(template: Template) -> None:
     assert {queue: written(scaling) for queue, scaling in ceilings.items() if scaling} == {
         **dict.fromkeys(steps, '{"MaximumConcurrency": {"Ref": "StepConcurrency"}}'),
         "TimersQueue": f'{{"MaximumConcurrency": {MAX_FIRING_TIMERS}}}',  # SCHD-05
+        "NoticesQueue": '{"MaximumConcurrency": 32}',
     }
     for stage in stages:
         assert refs(stage["DefaultRouteSettings"]) == {"RequestRate", "RequestBurst"}
@@ -179,6 +182,9 @@ THRESHOLDS = {
     "FunctionThrottlesAlarm": (1, 1, 300),
     "StepThrottlesAlarm": (1, 1, 300),
     "TableThrottlesAlarm": (1, 3, 300),
+    "NoticesErrorsAlarm": (1, 1, 300),
+    "NoticesLateAlarm": (1800, 3, 60),
+    "SinkTroublesAlarm": (1, 3, 300),
 }
 
 
@@ -233,10 +239,23 @@ def test_the_sweep_tells_how_late_it_is_in_the_field_that_the_alarm_reads(
 
 
 def test_what_the_alarms_read_is_logged_whatever_the_log_level_is(template: Template) -> None:
-    logging_of_sweep = template.functions["SweepFunction"]["LoggingConfig"]
+    for function in ("SweepFunction", "DeliverNoticesFunction"):
+        config = template.functions[function]["LoggingConfig"]
 
-    assert logging_of_sweep["ApplicationLogLevel"] == {"Fn::If": ["LogsEverything", "DEBUG", "INFO"]}
-    assert logging_of_sweep["LogFormat"] == "JSON"
+        assert config["ApplicationLogLevel"] == {"Fn::If": ["LogsEverything", "DEBUG", "INFO"]}
+        assert config["LogFormat"] == "JSON"
+
+
+def test_the_alarm_of_sinks_counts_what_is_told_of_them(template: Template) -> None:
+    troubles = template.of_type("AWS::Logs::MetricFilter")["SinkTroubles"]
+    (into,) = troubles["MetricTransformations"]
+    alarm = template.of_type("AWS::CloudWatch::Alarm")["SinkTroublesAlarm"]
+    named = re.findall(r'\$\.event = "(\w+)"', troubles["FilterPattern"])
+
+    assert named == ["sink_failing", "sink_dropped"]
+    assert set(named) <= set(get_args(OperatorEvent))
+    assert (into["MetricNamespace"], into["MetricName"]) == (alarm["Namespace"], alarm["MetricName"])
+    assert troubles["LogGroupName"] == template.functions["DeliverNoticesFunction"]["LoggingConfig"]["LogGroup"]
 
 
 # --- what is told ----------------------------------------------------------------------------------------------------

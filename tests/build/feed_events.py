@@ -27,6 +27,8 @@ ORDER = {
     "cancel-tool-task": "CancelToolTaskFunction",
     "fire-timer": "FireTimerFunction",
     "record-dead-letter": "RecordDeadLetterFunction",
+    "relay-commits": "RelayCommitsFunction",
+    "deliver-notices": "DeliverNoticesFunction",
     "sweep": "SweepFunction",
     "api-read-session": "ApiFunction",
     "api-resolve-interrupt": "ApiFunction",

@@ -59,8 +59,9 @@ def test_every_event_was_fed_to_its_own_function(fed: dict[str, Any], template: 
 def test_every_message_was_taken_and_every_request_answered(fed: dict[str, Any]) -> None:
     answers = fed["answers"]
     steps = ("run-model", "call-tool", "call-single-attempt-tool", "poll-tool-task", "cancel-tool-task")
+    others = ("fire-timer", "record-dead-letter", "deliver-notices")
 
-    assert [answers[name] for name in (*steps, "fire-timer", "record-dead-letter")] == [ANSWERED] * 7
+    assert [answers[name] for name in (*steps, *others)] == [ANSWERED] * 8
     assert {name: answer["statusCode"] for name, answer in answers.items() if name.startswith("api-")} == {
         "api-health": 200,
         "api-send-input": 202,
@@ -69,6 +70,7 @@ def test_every_message_was_taken_and_every_request_answered(fed: dict[str, Any])
         "api-socket-ticket": 200,
     }
     assert answers["sweep"] == {"sessions": 0}
+    assert answers["relay-commits"] == {"sessions": 1}
     assert answers["authorize-stream"] == {"errorMessage": "Unauthorized"}
     assert answers["stream-events"]["statusCode"] == 401, "the token of the example has ended"
     assert answers["socket-authorize"]["policyDocument"]["Statement"][0]["Effect"] == "Deny"

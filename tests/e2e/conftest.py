@@ -18,6 +18,7 @@ ORDER = (
     "test_resources",
     "test_conversations",
     "test_remote_work",
+    "test_sinks",
     "test_outsiders",
     "test_sockets",
     "test_streams",

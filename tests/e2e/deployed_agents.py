@@ -12,7 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import agents as _users_own  # type: ignore[import-not-found]  # sets the shop's file
-from perdure import AgentDefinition, ToolPolicy, function_tool
+from perdure import AgentDefinition, EventSink, Notice, ToolPolicy, function_tool
 from perdure.agents.example import support
 from perdure.agents.tools import ToolContext
 from perdure.agents.waiting import TaskPending, ToolTask
@@ -70,4 +70,16 @@ webhooks = [
         caller=Caller(tenant="shop", actor=Actor(issuer="https://issuer.perdure.test/", subject="anna")),
     )
 ]
+
+
+def _audit(notice: Notice) -> None:
+    folder = Path(tempfile.gettempdir())
+    if notice.session_id == "refused-once" and not (folder / "refused").exists():
+        (folder / "refused").touch()
+        raise ConnectionError("the audit log is down")
+    with (folder / "audit").open("a", encoding="utf-8") as lines:
+        lines.writelines(f"{notice.session_id} {event['sequence']}\n" for event in notice.events)
+
+
+sinks = [EventSink("audit", _audit)]
 assert _users_own.agents

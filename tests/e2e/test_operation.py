@@ -21,6 +21,7 @@ QUEUES = (
     "PollToolTaskQueue",
     "CancelToolTaskQueue",
     "TimersQueue",
+    "NoticesQueue",
 )
 UPGRADED = "upgraded"
 

@@ -111,6 +111,19 @@ def test_every_queue_wakes_its_function_message_by_message(world: World) -> None
     }
 
 
+def test_the_tables_stream_wakes_its_function_with_records_of_sessions_only(world: World) -> None:
+    table = world.stack.client("dynamodb").describe_table(TableName=world.stack.ids["SessionsTable"])["Table"]
+    (mapping,) = world.stack.client("lambda").list_event_source_mappings(EventSourceArn=table["LatestStreamArn"])[
+        "EventSourceMappings"
+    ]
+    wanted = world.stack.template.functions["RelayCommitsFunction"]["Events"]["Commits"]["Properties"]
+
+    assert table["StreamSpecification"] == {"StreamEnabled": True, "StreamViewType": "KEYS_ONLY"}
+    assert function_of(mapping["FunctionArn"]) == world.stack.ids["RelayCommitsFunction"]
+    for name in ("BatchSize", "MaximumBatchingWindowInSeconds", "StartingPosition", "FilterCriteria"):
+        assert mapping[name] == wanted[name], name
+
+
 def test_every_function_has_its_layers_names_limits_role_and_log(world: World) -> None:
     functions = world.stack.client("lambda")
     template = world.stack.template

@@ -15,7 +15,7 @@ FIRST = ("api-health", "api-send-input")
 """What begins the conversation that the other events are about."""
 
 STEPS = ("run-model", "call-tool", "call-single-attempt-tool", "poll-tool-task", "cancel-tool-task")
-BATCHES = (*STEPS, "fire-timer", "record-dead-letter")
+BATCHES = (*STEPS, "fire-timer", "record-dead-letter", "deliver-notices")
 STATUSES = {
     "api-health": 200,
     "api-send-input": 202,
@@ -49,4 +49,5 @@ async def test_every_sample_event_is_taken_by_the_function_that_it_is_for(world:
     assert refused == "Deny", "its ticket was never issued"
     assert json.loads(answers["socket-ping"]["body"]) == {"type": "pong"}
     assert answers["socket-disconnect"]["statusCode"] == 200
+    assert answers["relay-commits"] == {"sessions": 1}
     assert answers["sweep"]["sessions"] >= 0

@@ -65,6 +65,7 @@ def deployed(folder: Path, *, guarded: bool = False) -> Iterator[World]:
                 ModelKeySecretArn=model_key["ARN"],
                 WebhookSecretsArn=hook_secrets["ARN"],
                 AllowedOrigins=f"{PAGE},http://localhost:5173",
+                DeliverNotices="on",
                 LogLevel="DEBUG",
                 StreamAccessLogs="on",
                 ScheduleLeadSeconds=str(LEAD_SECONDS),

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from perdure import EventSink, Notice
 from perdure.testing.lambda_harness import LambdaHarness
 from tests.build.cloudformation import ROOT
 from tests.handlers.agents import snapshot
@@ -24,8 +25,10 @@ FUNCTIONS = {
     "call-single-attempt-tool": "call_single_attempt_tool",
     "call-tool": "call_tool",
     "cancel-tool-task": "cancel_tool_task",
+    "deliver-notices": "deliver_notices",
     "fire-timer": "fire_timer",
     "poll-tool-task": "poll_tool_task",
+    "relay-commits": "relay_commits",
     "record-dead-letter": "record_dead_letter",
     "run-model": "run_model",
     "socket-authorize": "authorize",
@@ -77,7 +80,16 @@ def test_the_dead_letter_of_a_step_that_never_ran_fails_its_turn(harness: Lambda
 
 
 @pytest.mark.parametrize(
-    "name", ["run-model", "call-tool", "call-single-attempt-tool", "poll-tool-task", "cancel-tool-task", "fire-timer"]
+    "name",
+    [
+        "run-model",
+        "call-tool",
+        "call-single-attempt-tool",
+        "poll-tool-task",
+        "cancel-tool-task",
+        "fire-timer",
+        "deliver-notices",
+    ],
 )
 def test_a_message_about_a_session_that_was_never_written_is_old_news(harness: LambdaHarness, name: str) -> None:
     assert handed_over(harness, name) == ANSWERED
@@ -115,3 +127,14 @@ def test_the_other_requests_are_answered(harness: LambdaHarness) -> None:
     assert handed_over(harness, "api-socket-ticket")["statusCode"] in (200, 201)
     assert handed_over(harness, "api-resolve-interrupt")["statusCode"] == 404
     assert handed_over(harness, "sweep") == {"sessions": 0}
+
+
+def test_a_batch_of_the_stream_gives_sinks_what_its_session_has(harness: LambdaHarness) -> None:
+    notices: list[Notice] = []
+    harness.deliver_to([EventSink("audit", notices.append)])
+    handed_over(harness, "api-send-input")
+
+    assert handed_over(harness, "relay-commits") == {"sessions": 1}
+    assert handed_over(harness, "deliver-notices") == ANSWERED
+
+    assert [event["type"] for event in notices[0].events] == ["turn_started"]

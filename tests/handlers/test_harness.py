@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from perdure.testing import lambda_harness
+from perdure.testing import lambda_harness, virtual_stream
 from perdure.testing.virtual_time import TOOL_THREAD, LoopClock, VirtualLoop
 from tests.build.cloudformation import Template, read_template
 
@@ -16,18 +16,31 @@ from tests.build.cloudformation import Template, read_template
 def test_the_harness_has_the_times_of_the_template() -> None:
     template = Template(read_template())
     queues = template.of_type("AWS::SQS::Queue")
-    work = {}
-    for function, queue, _ in template.queue_events():
-        if "RedrivePolicy" in queues[queue]:
-            work[template.folder(function)] = queues[queue]
+    work = {
+        template.folder(function): queues[queue]
+        for function, queue, _ in template.queue_events()
+        if template.folder(function) != "record_dead_letter"
+    }
+    (stream,) = (
+        event["Properties"]
+        for function in template.functions.values()
+        for event in function.get("Events", {}).values()
+        if event["Type"] == "DynamoDB"
+    )
+    receives = {name: work[function].get("RedrivePolicy") for name, (function, _) in lambda_harness.QUEUES.items()}
 
     assert {template.folder(n): f["Timeout"] for n, f in template.functions.items()} == lambda_harness.TIMEOUTS
     assert {function: queue["VisibilityTimeout"] for function, queue in work.items()} == dict(
         lambda_harness.QUEUES.values()
     )
-    assert {q["RedrivePolicy"]["maxReceiveCount"] for q in work.values()} == {lambda_harness.MAX_RECEIVES}
+    assert {policy["maxReceiveCount"] for policy in receives.values() if policy} == {lambda_harness.MAX_RECEIVES}
+    assert {name for name, policy in receives.items() if not policy} == set(lambda_harness.WITHOUT_DEAD_LETTERS)
     assert timedelta(seconds=queues["RunModelDeadLetters"]["VisibilityTimeout"]) == (
         lambda_harness.DEAD_LETTERS_VISIBILITY
+    )
+    assert (stream["BatchSize"], stream["MaximumBatchingWindowInSeconds"]) == (
+        virtual_stream.BATCH,
+        virtual_stream.WINDOW.total_seconds(),
     )
 
 

@@ -5,19 +5,22 @@ from __future__ import annotations
 import dataclasses
 import subprocess
 import sys
+from datetime import timedelta
 
 import pytest
 
-from perdure.agents.definition import AgentDefinition
-from perdure.aws.bootstrap import Runtime, load_agents, webhooks_of
+from perdure.agents.definition import AgentDefinition, AgentRegistry
+from perdure.aws.bootstrap import Runtime, load_agents, sinks_of, webhooks_of
 from perdure.aws.settings import Settings
 from perdure.errors import ConfigurationError
 from perdure.models.scripted import ScriptedModel
+from perdure.sinks import EventSink
 from perdure.testing.moto import AwsInProcess
 from perdure.webhooks import Webhook
 
 AN_AGENT = AgentDefinition(name="support", model=ScriptedModel(lambda request: "hello"))
 REQUIRED = [field.name for field in dataclasses.fields(Settings) if field.default is dataclasses.MISSING]
+sinks = [EventSink("audit", lambda _: None, timeout=timedelta(seconds=240))]
 TWO_AGENTS = [AN_AGENT, AgentDefinition(name="sales", model=AN_AGENT.model)]
 
 
@@ -115,3 +118,32 @@ def test_webhooks_stand_beside_the_agents(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(sys.modules[__name__], "webhooks", [hook], raising=False)
 
     assert webhooks_of(f"{__name__}:TWO_AGENTS") == [hook]
+
+
+def test_sinks_stand_beside_the_agents_and_a_stack_that_delivers_to_none_of_them_says_so(
+    aws: AwsInProcess, environment: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    assert sinks_of(f"{__name__}:AN_AGENT") == sinks
+
+    _ = runtime_with(environment | {"NOTICES_QUEUE_URL": "https://q"}, sinks, aws).deps
+    assert caplog.records == []
+    _ = runtime_with(environment, sinks, aws).deps
+    (told,) = caplog.records
+    assert "set DeliverNotices to on" in told.getMessage()
+
+
+def test_a_sink_that_may_take_longer_than_its_function_is_refused(
+    aws: AwsInProcess, environment: dict[str, str]
+) -> None:
+    slow = dataclasses.replace(sinks[0], timeout=timedelta(seconds=241))
+
+    _ = runtime_with(environment, sinks, aws).notices
+    with pytest.raises(ConfigurationError, match="timeout of sink 'audit' is longer than the 240 s"):
+        _ = runtime_with(environment, [slow], aws).notices
+    with pytest.raises(ConfigurationError, match="two sinks are called 'audit'"):
+        _ = runtime_with(environment, [*sinks, *sinks], aws).notices
+
+
+def runtime_with(environment: dict[str, str], given: list[EventSink], aws: AwsInProcess) -> Runtime:
+    settings = Settings.from_environment(environment)
+    return Runtime(settings, agents=AgentRegistry([AN_AGENT]), sinks=given, clients=aws.clients)

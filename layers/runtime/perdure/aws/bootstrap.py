@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 from collections.abc import Coroutine, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -17,7 +17,7 @@ from perdure.aws.limits import SETTLE_TAIL_BYTES
 from perdure.aws.live import ApiGatewayLive
 from perdure.aws.model_key import provide_model_key
 from perdure.aws.progress import ProgressLog
-from perdure.aws.queues import SqsStepQueue
+from perdure.aws.queues import Sender, SqsStepQueue
 from perdure.aws.results import DynamoDBResults
 from perdure.aws.settings import Settings
 from perdure.aws.store import DynamoDBSessionStore
@@ -25,16 +25,20 @@ from perdure.aws.subscriptions import Subscriptions
 from perdure.aws.table import Table
 from perdure.aws.timers import SchedulerTimers
 from perdure.errors import ConfigurationError
+from perdure.operator_events import tell
 from perdure.ports import Clock, NewId, Ports
 from perdure.steps.base import StepDeps
 
 if TYPE_CHECKING:  # what only the API's functions need
     from perdure.access import Authorize
     from perdure.aws.delivery import Pump
+    from perdure.aws.messages import NoticeMessage
+    from perdure.aws.notices import Notices
     from perdure.aws.tickets import SocketTickets
     from perdure.aws.tokens import TokenVerifier
     from perdure.aws.webhook_secrets import WebhookSecrets
     from perdure.service import Service
+    from perdure.sinks import EventSink
     from perdure.webhooks import Webhook
 
 T = TypeVar("T")
@@ -55,6 +59,7 @@ class Runtime:
         new_id: NewId = new_id,
         agents: AgentRegistry | None = None,
         webhooks: Sequence[Webhook] = (),
+        sinks: Sequence[EventSink] = (),
     ) -> None:
         self.settings = settings
         self.clients = clients or Clients(socket_endpoint=settings.socket_endpoint)
@@ -63,6 +68,7 @@ class Runtime:
         self.settle_over = SETTLE_TAIL_BYTES
         self._agents = agents
         self._webhooks = webhooks  # of given agents; else their module says
+        self._sinks = sinks  # the same
 
     @cached_property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -153,6 +159,27 @@ class Runtime:
         )
 
     @cached_property
+    def sinks(self) -> list[EventSink]:
+        """Where events go after their commits: the agents' module may have `sinks`."""
+        return list(self._sinks) if self._agents else sinks_of(self.settings.perdure_agents)
+
+    @cached_property
+    def notices(self) -> Notices:
+        """What delivers to the sinks."""
+        from perdure.aws.notices import Notices
+        from perdure.aws.sink_places import DynamoDBSinkPlaces
+
+        places = DynamoDBSinkPlaces(self.table, self.clock)
+        return Notices(self.sinks, places, self.store, self.send_notice, self.clock, self.new_id)
+
+    async def send_notice(self, message: NoticeMessage, not_before: datetime | None = None) -> None:
+        """Have a session's events delivered to sinks, not before a time."""
+        if not self.settings.notices_queue_url:
+            raise ConfigurationError("NOTICES_QUEUE_URL is not set: deploy with DeliverNotices=on")
+        sender = Sender(self.clients.sqs, self.clock)
+        await sender.send(self.settings.notices_queue_url, message, tenant=message.tenant, not_before=not_before)
+
+    @cached_property
     def ports(self) -> Ports:
         """The adapter set."""
         return Ports(
@@ -172,7 +199,10 @@ class Runtime:
         """What steps get: the ports, and the agents of the module that `PERDURE_AGENTS` names."""
         if self.settings.model_key_secret_arn:  # before the agents, which may look for the key when they are loaded
             provide_model_key(self.clients, self.settings.model_key_secret_arn)
-        return StepDeps(ports=self.ports, agents=self._agents or load_agents(self.settings.perdure_agents))
+        agents = self._agents or load_agents(self.settings.perdure_agents)
+        if self.sinks and not self.settings.notices_queue_url:
+            tell("fault", "the agents' module has sinks, and this stack delivers to none: set DeliverNotices to on")
+        return StepDeps(ports=self.ports, agents=agents)
 
     @cached_property
     def service(self) -> Service:
@@ -218,6 +248,11 @@ def authorize_of(name: str) -> Authorize | None:
 def webhooks_of(name: str) -> list[Webhook]:
     """Return the list `webhooks` that stands beside the agents in their module; none when there is none."""
     return list(getattr(importlib.import_module(name.partition(":")[0]), "webhooks", ()))
+
+
+def sinks_of(name: str) -> list[EventSink]:
+    """Return the list `sinks` that stands beside the agents in their module; none when there is none."""
+    return list(getattr(importlib.import_module(name.partition(":")[0]), "sinks", ()))
 
 
 def load_agents(name: str) -> AgentRegistry:

@@ -15,7 +15,13 @@ from typing import Any, Protocol, TypeVar, cast
 
 from perdure.aws.bootstrap import Runtime
 from perdure.aws.limits import DEADLINE_MARGIN
-from perdure.aws.messages import StepQueueMessage, TimerMessage, UnreadableMessageError, read_step_or_timer
+from perdure.aws.messages import (
+    NoticeMessage,
+    StepQueueMessage,
+    TimerMessage,
+    UnreadableMessageError,
+    read_step_or_timer,
+)
 from perdure.core.expected import expected_timers
 from perdure.errors import TransientError
 from perdure.operator_events import OperatorEvent, tell
@@ -96,6 +102,15 @@ def dead_letter_handler(
             await _take_timer(fire, container, message, None)
 
     return _queue_handler(read_step_or_timer if fire is not None else StepQueueMessage.read, work, runtime)
+
+
+def notices_handler(runtime: Callable[[], Runtime]) -> Handler:
+    """Return the handler of the notices queue: sinks are given what a session has for them."""
+
+    async def work(container: Runtime, message: NoticeMessage, deadline: datetime | None) -> None:
+        await container.notices.deliver(message, deadline)
+
+    return _queue_handler(NoticeMessage.read, work, runtime)
 
 
 def sweep_handler(sweep: Callable[[StepDeps], Awaitable[int]], runtime: Callable[[], Runtime]) -> Handler:

@@ -66,6 +66,11 @@ def lease_key(step_id: str) -> str:
     return f"LEASE#{step_id}"
 
 
+def sink_key(name: str) -> str:
+    """Return the sort key of a sink's place in a session."""
+    return f"SINK#{name}"
+
+
 def result_key(turn_id: str, *call_and_attempt: object) -> str:
     """Return the sort key of an outcome, or what those of a turn begin with."""
     return "#".join(("RESULT", turn_id, *map(str, call_and_attempt))) + ("" if call_and_attempt else "#")

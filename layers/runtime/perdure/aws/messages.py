@@ -144,6 +144,32 @@ class TimerMessage(QueueMessage):
         return from_millis(self.due_at_ms)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoticeMessage(QueueMessage):
+    """A session may have events that sinks have not been given.
+
+    Attributes:
+        committed_at_ms: When the change was committed that this tells of.
+        sink: The only one that is meant. None: all.
+        retry: This is the try again after so many failures in a row. None: it is none.
+    """
+
+    FIELDS: ClassVar[Mapping[str, Check]] = {
+        **QueueMessage.FIELDS,
+        "committed_at_ms": _is_integer,
+        "sink": _is_text,
+        "retry": lambda value: _is_integer(value) and value >= 1,
+    }
+
+    committed_at_ms: int
+    sink: str | None = None
+    retry: int | None = None
+
+    @property
+    def committed_at(self) -> datetime:
+        return from_millis(self.committed_at_ms)
+
+
 def read_step_or_timer(body: str) -> StepQueueMessage | TimerMessage:
     """Return the message of either kind that `body` writes.
 

@@ -17,7 +17,7 @@ _AGENTS = re.compile(r"[\w.]+:\w+")
 _SECONDS = {"schedule_lead_seconds": _LEAD_SECONDS, "stream_seconds": STREAM_SECONDS}
 """Settings that are whole numbers of seconds, and the most that each may be."""
 
-_MAY_BE_EMPTY = ("model_key_secret_arn", "webhook_secrets_arn", "allowed_origins")
+_MAY_BE_EMPTY = ("model_key_secret_arn", "webhook_secrets_arn", "allowed_origins", "notices_queue_url")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +45,7 @@ class Settings:
     schedule_lead_seconds: int = _LEAD_SECONDS
     model_key_secret_arn: str = ""  # set for functions that call models, if there is such a secret
     webhook_secrets_arn: str = ""  # set for the function that answers the HTTP API, if there is such a secret
+    notices_queue_url: str = ""  # empty: this deployment delivers to no sinks
     stream_url: str = ""  # set for the functions that answer a request for it
     stream_seconds: int = STREAM_SECONDS
     allowed_origins: str = ""  # set for authorizers and for the function behind the stream API; separated by commas

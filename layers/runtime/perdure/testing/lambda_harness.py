@@ -24,11 +24,13 @@ from perdure.aws.bootstrap import Runtime
 from perdure.aws.settings import Settings
 from perdure.aws.tokens import TokenVerifier
 from perdure.ports import Clock
+from perdure.sinks import EventSink
 from perdure.testing import permissions
 from perdure.testing.gateway import STREAM_URL, Gateway
 from perdure.testing.issuer import AUDIENCE, ISSUER, Issuer
 from perdure.testing.moto import AwsInProcess
 from perdure.testing.virtual_queues import Message, Queue, VirtualQueues, VirtualSchedules
+from perdure.testing.virtual_stream import VirtualStream
 from perdure.testing.virtual_time import LoopClock, SkewedClock, VirtualLoop
 from perdure.testing.web_adapter import adapted
 from perdure.webhooks import Webhook
@@ -50,6 +52,8 @@ TIMEOUTS = {
     "fire_timer": 60,
     "sweep": 55,
     "record_dead_letter": 60,
+    "relay_commits": 60,
+    "deliver_notices": 300,
 }
 """Timeouts of the functions, in seconds, as in `template.yaml`; a test keeps them equal."""
 
@@ -60,11 +64,15 @@ QUEUES = {
     "poll-tool-task": ("poll_tool_task", 360),
     "cancel-tool-task": ("cancel_tool_task", 360),
     "timers": ("fire_timer", 360),
+    "notices": ("deliver_notices", 360),
 }
 """Queues: the function that consumes each, and its visibility timeout in seconds, as in `template.yaml`."""
 
 MAX_RECEIVES = 5
 """Receives after which a message becomes a dead letter, as in `template.yaml`."""
+
+WITHOUT_DEAD_LETTERS = ("notices",)
+"""Queues whose messages are received until they are taken."""
 
 DEAD_LETTERS_VISIBILITY = timedelta(seconds=360)
 SWEEP_EVERY = timedelta(minutes=1)
@@ -110,7 +118,7 @@ class LambdaHarness:
         deliveries: How often each message is handed over; 2 doubles everything, as SQS may.
         invocations: All invocations so far, the oldest first.
         before_invocation: Called before each one; may raise `Crash` to lose the invocation as a whole.
-        webhooks: What stands beside the agents in their module.
+        webhooks, sinks: What stands beside the agents in their module. Without sinks the table has no stream.
         skews: How much the clocks of a function's new containers are ahead of the time, or behind it when negative.
         threads: Where new containers make their calls; None: in the pool of `perdure.aws.clients`.
         running: The function that runs now; None: AWS itself, that is, the harness.
@@ -124,6 +132,7 @@ class LambdaHarness:
     invocations: list[Invocation] = field(default_factory=list)
     before_invocation: Callable[[str, JsonObject], None] = lambda _function, _event: None
     webhooks: Sequence[Webhook] = ()
+    sinks: Sequence[EventSink] = ()
     skews: Mapping[str, timedelta] = field(default_factory=dict)
     threads: Executor | None = None
     running: str | None = None
@@ -131,6 +140,7 @@ class LambdaHarness:
     def __post_init__(self) -> None:
         self.issuer = Issuer(self.clock)
         known: dict[str, Any] = {"jwt_issuer": ISSUER, "jwt_audience": AUDIENCE, "stream_url": STREAM_URL}
+        known["notices_queue_url"] = self.aws.queue_urls["notices"]
         self._settings = replace(Settings.from_environment(self.aws.environment()), **known)
         self._current: contextvars.ContextVar[Runtime] = contextvars.ContextVar("container")
         self._warm: dict[str, list[Runtime]] = {}
@@ -138,6 +148,9 @@ class LambdaHarness:
         self._handlers: dict[str, Handler] = {}
         self.queues = VirtualQueues(self.aws.clients, self.clock, self._make_queues())
         self.schedules = VirtualSchedules(self.aws.clients, self.aws.schedule_group)
+        self.stream: VirtualStream | None = None
+        if self.sinks:
+            self.deliver_to(self.sinks)
         self.gateway = Gateway(self.invoke, self.aws.clients, self.clock, self.issuer)
         self._next_sweep = self.clock.now() + SWEEP_EVERY
         for watcher in permissions.WATCHERS:
@@ -146,8 +159,7 @@ class LambdaHarness:
     def _make_queues(self) -> list[Queue]:
         made = []
         for name, (function, visibility) in QUEUES.items():
-            dead_name = f"{name}-dead-letters"
-            dead_url = self.aws.clients.sqs.create_queue(QueueName=dead_name)["QueueUrl"]
+            dead_name = f"{name}-dead-letters" if name not in WITHOUT_DEAD_LETTERS else None
             made.append(
                 Queue(
                     name=name,
@@ -155,20 +167,26 @@ class LambdaHarness:
                     arn=self.aws.queue_arns[name],
                     function=function,
                     visibility=timedelta(seconds=visibility),
-                    max_receives=MAX_RECEIVES,
+                    max_receives=MAX_RECEIVES if dead_name else None,
                     dead_letters=dead_name,
                 )
             )
-            made.append(
-                Queue(
-                    name=dead_name,
-                    url=dead_url,
-                    arn=f"{self.aws.queue_arns[name]}-dead-letters",
-                    function="record_dead_letter",
-                    visibility=DEAD_LETTERS_VISIBILITY,
+            if dead_name:
+                made.append(
+                    Queue(
+                        name=dead_name,
+                        url=self.aws.clients.sqs.create_queue(QueueName=dead_name)["QueueUrl"],
+                        arn=f"{self.aws.queue_arns[name]}-dead-letters",
+                        function="record_dead_letter",
+                        visibility=DEAD_LETTERS_VISIBILITY,
+                    )
                 )
-            )
         return made
+
+    def deliver_to(self, sinks: Sequence[EventSink]) -> None:
+        """Have sinks from now on, and so a stream of the table."""
+        self.sinks = sinks
+        self.stream = VirtualStream(self.aws.clients, self.aws.table, self.clock)
 
     # --- invocations ---------------------------------------------------------------------------------------------
 
@@ -193,8 +211,14 @@ class LambdaHarness:
         finally:
             self.running = outer
         self.invocations.append(done)
-        self.queues.collect()
+        self.collect()
         return done
+
+    def collect(self) -> None:
+        """Take over what was sent and written since the last look."""
+        self.queues.collect()
+        if self.stream is not None:
+            self.stream.collect()
 
     @contextlib.contextmanager
     def _container(self, function: str) -> Iterator[Runtime]:
@@ -216,6 +240,7 @@ class LambdaHarness:
             new_id=self._new_id,
             agents=self.agents,
             webhooks=self.webhooks,
+            sinks=self.sinks,
         )
         container.__dict__["loop"] = self._new_loop()
         if function == "authorize_stream":
@@ -294,6 +319,7 @@ class LambdaHarness:
         schedules = self.schedules.pending()
         moments = [message.visible_at] if message else []
         moments += [schedules[0][0]] if schedules else []
+        moments += [self.stream.due_at] if self.stream is not None and self.stream.due_at is not None else []
         due_at = self._first_due()
         if due_at is not None:
             moments.append(max(due_at, self._next_sweep))
@@ -304,6 +330,9 @@ class LambdaHarness:
         message = self.queues.next_message()
         if message is not None and message.visible_at <= now:
             self._deliver(message)
+            return
+        if self.stream is not None and self.stream.due_at is not None and self.stream.due_at <= now:
+            self._relay(self.stream)
             return
         schedules = self.schedules.pending()
         if schedules and schedules[0][0] <= now:
@@ -327,6 +356,12 @@ class LambdaHarness:
         if done.error is None and not failed:
             self.queues.delete(message)
         return done
+
+    def _relay(self, stream: VirtualStream) -> None:
+        """Hand a batch of the table's stream over; the next one is not before it has been taken."""
+        event = stream.event()
+        done = [self.invoke("relay_commits", event) for _ in range(self.deliveries)]
+        stream.answered(ok=done[-1].error is None)
 
     def _first_due(self) -> datetime | None:
         """Return when the first session is due for the sweep, as the table says."""

@@ -21,7 +21,15 @@ TABLE_NAME = "sessions"
 BUCKET_NAME = "perdure-bodies"
 SCHEDULE_GROUP = "perdure"
 SOCKET_ENDPOINT = f"https://socket.execute-api.{REGION}.amazonaws.com/live"
-QUEUES = ("run-model", "call-tool", "call-single-attempt-tool", "poll-tool-task", "cancel-tool-task", "timers")
+QUEUES = (
+    "run-model",
+    "call-tool",
+    "call-single-attempt-tool",
+    "poll-tool-task",
+    "cancel-tool-task",
+    "timers",
+    "notices",
+)
 
 _PLACEHOLDER = re.compile(r"[:#]\w+")
 _EXPRESSIONS = ("UpdateExpression", "ConditionExpression", "KeyConditionExpression", "FilterExpression")

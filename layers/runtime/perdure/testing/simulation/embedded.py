@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import contextvars
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from itertools import count
 from typing import Any, cast
 
@@ -15,12 +15,14 @@ from perdure.embedded.database import Database
 from perdure.embedded.leases import SqliteLeases
 from perdure.embedded.live import EmbeddedLive
 from perdure.embedded.queue import EmbeddedQueue, EmbeddedTimers
+from perdure.embedded.sinks import SinkPumps
 from perdure.embedded.store import SqliteSessionStore
 from perdure.embedded.turnstile import Turnstiles
 from perdure.embedded.worker import EmbeddedWorker
 from perdure.errors import StoreUnavailableError
 from perdure.ports import Clock, Ports
 from perdure.service import Service
+from perdure.sinks import EventSink
 from perdure.steps.base import HotTurn, StepDeps
 from perdure.testing.simulation import faults
 from perdure.testing.simulation.faults import Crash, Kind, Plan
@@ -63,6 +65,7 @@ class Process:
     Args:
         committed: Called after every commit that may have landed.
         died: Called once, when a crash strikes.
+        sinks: Where events are delivered.
         hot: Whether a worker goes on with the next step itself, as the product's embedded runtime does.
     """
 
@@ -77,6 +80,7 @@ class Process:
         committed: Callable[[], Awaitable[None]],
         died: Callable[[], None],
         *,
+        sinks: Sequence[EventSink] = (),
         hot: bool = True,
     ) -> None:
         self.alive = True
@@ -90,8 +94,10 @@ class Process:
         self._late: set[asyncio.Task[None]] = set()
         queue, timers = EmbeddedQueue(clock), EmbeddedTimers(clock)
         leases = SqliteLeases(database)
+        self._pumps = SinkPumps(sinks, database, clock) if sinks else None
+        told = self._pumps.committed if self._pumps is not None else None
         self.ports = Ports(
-            store=self._around("store", SqliteSessionStore(database)),
+            store=self._around("store", SqliteSessionStore(database, committed=told)),
             leases=self._around("leases", leases),
             queue=self._around("queue", queue),
             timers=self._around("timers", timers),
@@ -108,6 +114,8 @@ class Process:
 
     async def start(self) -> None:
         """Pick up what the last process left, and begin to work."""
+        if self._pumps is not None:
+            await self._pumps.start(self.ports.store)
         await self.worker.start()
 
     def close(self) -> None:

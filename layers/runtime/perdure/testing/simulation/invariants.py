@@ -187,11 +187,11 @@ def check_books(ending: Ending, world: World) -> None:
             check(not did, f"{tool} is said not to have run, and it did")
 
 
-def check_viewer(sequences: Sequence[int], head: Head) -> None:
-    """Check what a viewer was sent: every durable event, the first time in order; one may come again (promise 4)."""
+def check_told(sequences: Sequence[int], head: Head, who: str = "a viewer") -> None:
+    """Check what somebody was sent: every durable event, the first time in order; one may come again (promise 4)."""
     last = 0
     for sequence in sequences:
         told = advance_sequence(last, sequence)
-        check(told != "gap", f"a viewer got event {sequence} when it had {last}")
+        check(told != "gap", f"{who} got event {sequence} when it had {last}")
         last = sequence if told == "accepted" else last
-    check(last == head.event_sequence, f"a viewer got {last} of {head.event_sequence} events")
+    check(last == head.event_sequence, f"{who} got {last} of {head.event_sequence} events")

@@ -16,13 +16,14 @@ from perdure.aws.subscriptions import PUMP_LEASE
 from perdure.core.cursor import Cursor
 from perdure.core.expected import expected_dispatches
 from perdure.ports import SessionKey
+from perdure.sinks import EventSink, Notice
 from perdure.testing.gateway import Connection
 from perdure.testing.moto import AwsInProcess, aws_in_process
 from perdure.testing.simulation.aws import SimulatedDeployment
 from perdure.testing.simulation.deadlines import postpone_deadlines, result_of
 from perdure.testing.simulation.ending import Ending, pending, waits
 from perdure.testing.simulation.faults import Plan
-from perdure.testing.simulation.invariants import ViolationError, check_viewer
+from perdure.testing.simulation.invariants import ViolationError, check_told
 from perdure.testing.simulation.observer import Observer
 from perdure.testing.simulation.scenario import Scenario
 from perdure.testing.simulation.world import Told, World
@@ -91,6 +92,9 @@ class AwsRun:
         self.deployment = SimulatedDeployment(
             aws=aws, agents=AgentRegistry([scenario.agent(self.world)]), functions=FUNCTIONS, clock=clock
         )
+        self._delivered: list[int] = []
+        if scenario.sink:
+            self.deployment.deliver_to([EventSink("audit", self._take)])
         self.deployment.plan = plan
         if scenario.given_up:
             self.deployment.queues.gives_up = CALLS
@@ -160,8 +164,15 @@ class AwsRun:
         ending, head = self._observer.ending(self.world, calm=is_calm)
         if self._viewer is not None:
             self._ask_again(self._viewer, is_calm)
-            check_viewer(self._viewer.sequences, head)
+            check_told(self._viewer.sequences, head)
+        if self.scenario.sink:
+            self.deployment.settle()
+            check_told(self._delivered, head, "a sink")
         return ending
+
+    async def _take(self, notice: Notice) -> None:
+        await self.deployment.point("sink")
+        self._delivered += [event["sequence"] for event in notice.events]
 
     def _ask_again(self, viewer: Connection, is_calm: bool) -> None:
         """Do what a viewer's ping does when a pump may have died: behind its lease the next one sends the rest."""

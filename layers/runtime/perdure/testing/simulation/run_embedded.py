@@ -17,13 +17,22 @@ from perdure.embedded.store import SqliteSessionStore
 from perdure.errors import PerdureError, RequestError, StoreUnavailableError
 from perdure.ports import Ports, SessionKey
 from perdure.service import LOCAL_CALLER
+from perdure.sinks import EventSink, Notice
 from perdure.steps.commit import execute
 from perdure.testing.simulation.deadlines import postpone_deadlines
 from perdure.testing.simulation.embedded import Process, end_tasks, looking_on
 from perdure.testing.simulation.ending import Ending, pending, waits
 from perdure.testing.simulation.faults import Plan
 from perdure.testing.simulation.inline import InlineLoop, open_inline
-from perdure.testing.simulation.invariants import ViolationError, check, check_books, check_calm, check_head, check_log
+from perdure.testing.simulation.invariants import (
+    ViolationError,
+    check,
+    check_books,
+    check_calm,
+    check_head,
+    check_log,
+    check_told,
+)
 from perdure.testing.simulation.scenario import Scenario
 from perdure.testing.simulation.world import Told, World
 from perdure.testing.virtual_time import LoopClock
@@ -69,6 +78,7 @@ class EmbeddedRun:
         self._up = asyncio.Event()
         self._death = asyncio.Event()
         self._seen: list[int] = []
+        self._delivered: list[int] = []
 
     def run(self) -> Ending:
         """Run it to its end.
@@ -112,6 +122,8 @@ class EmbeddedRun:
         after = await self._ending()
         check(before == after, "something changed after everything was over")
         await self._check_viewer()
+        if self.scenario.sink:
+            check_told(self._delivered, await self._stored(), "a sink")
         if self._violation is not None:
             raise self._violation
         return after
@@ -129,6 +141,7 @@ class EmbeddedRun:
                 self._chance,
                 self._committed,
                 self._death.set,
+                sinks=[EventSink("audit", self._take)] if self.scenario.sink else (),
                 hot=self.scenario.hot,
             )
             self._process = process
@@ -220,6 +233,11 @@ class EmbeddedRun:
                 continue
             cursor = page["cursor"]
             self._seen += [event["sequence"] for event in page["events"] if "sequence" in event]
+
+    async def _take(self, notice: Notice) -> None:
+        """Be a sink."""
+        await self._point("sink")
+        self._delivered += [event["sequence"] for event in notice.events]
 
     async def _check_viewer(self) -> None:
         head = await self._stored()

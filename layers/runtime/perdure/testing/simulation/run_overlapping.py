@@ -26,7 +26,7 @@ from perdure.testing.moto import AwsInProcess, aws_in_process
 from perdure.testing.overlapping import OverlappingHarness
 from perdure.testing.simulation.deadlines import postpone_deadlines, result_of
 from perdure.testing.simulation.ending import Ending, pending, waits
-from perdure.testing.simulation.invariants import ViolationError, check, check_viewer
+from perdure.testing.simulation.invariants import ViolationError, check, check_told
 from perdure.testing.simulation.observer import Observer
 from perdure.testing.simulation.run_aws import CALLS, FUNCTIONS, KEY, LONGEST_SETTLING, PATH, SESSION, request_of
 from perdure.testing.simulation.scenario import Scenario
@@ -149,7 +149,7 @@ class OverlappingRun:
             raise ViolationError(f"an invocation failed: {type(failure).__name__}: {failure}") from failure
         ending, head = self._observer.ending(self.world, calm=not self.scenario.given_up)
         if self._viewer is not None:
-            check_viewer(self._viewer.sequences, head)
+            check_told(self._viewer.sequences, head)
         return ending
 
     async def _run(self) -> None:

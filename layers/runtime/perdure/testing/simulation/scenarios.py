@@ -121,6 +121,7 @@ _T1 = agent(("look_up", READ))
 
 SCENARIOS: tuple[Scenario, ...] = (
     Scenario(name="t1", about="one message, one read, one answer", agent=_T1, script=_ask, viewer=True),
+    Scenario(name="sink", about="t1, whose events are delivered to a sink", agent=_T1, script=_ask, sink=True),
     Scenario(name="t1-cold", about="t1, each step through the queue", agent=_T1, script=_ask, hot=False),
     Scenario(name="answer", about="two turns without a tool", agent=agent(), script=_ask_twice),
     Scenario(name="t1-inline", about="t1 in one function", agent=agent(("look_up", READ), inline=True), script=_ask),

@@ -1,0 +1,190 @@
+"""How far each sink has come in each session, `SINK#<name>` beside the session, and who delivers to it from there now.
+
+One delivery at a time, by a conditional write. `wakes` counts the words that something was committed; a delivery gives
+its place up only while the count is what it has seen, so no word falls between its last look and its end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from perdure.aws import keys
+from perdure.aws.table import ConditionNotMetError, Item, Table, Value, number, text
+from perdure.core.codec import from_millis, to_millis
+from perdure.ports import Clock, SessionKey
+from perdure.sink_delivery import Place
+from perdure.sinks import EventSink
+
+PUMP_LEASE = timedelta(seconds=330)
+"""How long a delivery holds its place: longer than its function can run, and shorter than its message is hidden, so
+that the place of one that died is free when its message comes again (ours; template.yaml has 300 and 360 s)."""
+
+BEGINS_BEFORE = timedelta(minutes=1)
+"""How much older than the first commit that was heard of a new sink's first events may be: the first words of several
+commits come in any order (ours)."""
+
+_FREE = "(attribute_not_exists(#pump) OR #pump = :pump OR #pump_until_ms < :now)"
+_DUE = "(attribute_not_exists(#retry_at_ms) OR #retry_at_ms <= :now OR #failures = :retry)"
+
+
+class LostPlaceError(Exception):
+    """Another delivery has the place: this one took longer than its lease."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """A place that this delivery holds.
+
+    Attributes:
+        place: None: the sink was never in this session.
+        failures: How often in a row the delivery from here has failed.
+        wakes: How often somebody said that something was committed.
+    """
+
+    key: SessionKey
+    sink: EventSink
+    owner: str
+    place: Place | None
+    failures: int
+    wakes: int
+
+
+class DynamoDBSinkPlaces:
+    """The places of all sinks of a deployment."""
+
+    def __init__(self, table: Table, clock: Clock) -> None:
+        self._table = table
+        self._clock = clock
+        self._begun: dict[str, datetime] = {}
+
+    async def begins_at(self, sink: EventSink, committed_at: datetime) -> datetime:
+        """Return from when on a sink has events; the first that asks makes it begin with the commit it has heard of."""
+        if sink.name not in self._begun:
+            begins = to_millis(committed_at - BEGINS_BEFORE)
+            place = {"pk": f"#sink#{sink.name}", "sk": "SINK"}  # two `#`: never a session's partition
+            if not await self._table.put_once({**place, "begins_at_ms": begins}):
+                item = await self._table.get(place["pk"], place["sk"], strong=True)
+                begins = number(item or {}, "begins_at_ms")
+            self._begun[sink.name] = from_millis(begins)
+        return self._begun[sink.name]
+
+    async def take(self, key: SessionKey, sink: EventSink, owner: str, *, retry: int | None) -> Held | None:
+        """Take a place to deliver from it.
+
+        Args:
+            retry: How often the delivery from there has failed, if this is the try again after the last time: its own
+                clock may think that it is too early. Any other try before its time is left to that one.
+
+        Returns:
+            None: whoever has the place will see that it was woken; or the sink failed, and is tried again later.
+        """
+        while True:
+            try:
+                return await self._take(key, sink, owner, retry or 0)
+            except ConditionNotMetError as error:
+                held = error.item or {}
+            if "pump" not in held and number(held, "retry_at_ms") > to_millis(self._clock.now()):
+                return None
+            if await self._wake(key, sink, text(held, "pump")):
+                return None
+
+    async def keep(self, held: Held, place: Place) -> None:
+        """Keep where the sink is now, before the next delivery.
+
+        Raises:
+            LostPlaceError: Somebody else has it.
+        """
+        try:
+            await self._table.update(
+                *_keys(held.key, held.sink),
+                put=_fields(place),
+                remove=_gone(place, "failures", "retry_at_ms"),
+                condition="#pump = :pump",
+                values={"pump": held.owner},
+            )
+        except ConditionNotMetError:
+            raise LostPlaceError from None
+
+    async def release(self, held: Held, place: Place) -> int | None:
+        """Give a place up, unless somebody woke it meanwhile.
+
+        Returns:
+            None: it is given up, or somebody else's. A number: the count of wakes; look again.
+        """
+        try:
+            await self._table.update(
+                *_keys(held.key, held.sink),
+                put=_fields(place),
+                remove=_gone(place, "pump", "pump_until_ms", "failures", "retry_at_ms"),
+                condition="#pump = :pump AND #wakes = :wakes",
+                values={"pump": held.owner, "wakes": held.wakes},
+            )
+        except ConditionNotMetError as error:
+            if error.item is None or text(error.item, "pump") != held.owner:
+                return None
+            return number(error.item, "wakes")
+        return None
+
+    async def leave(self, held: Held, place: Place | None, *, failures: int, retry_at: datetime) -> bool:
+        """Give a place up for a retry, whoever woke it meanwhile. False: it was somebody else's."""
+        fields = _fields(place) if place else {}
+        try:
+            await self._table.update(
+                *_keys(held.key, held.sink),
+                put={**fields, "failures": failures, "retry_at_ms": to_millis(retry_at)},
+                remove=("pump", "pump_until_ms"),
+                condition="#pump = :pump",
+                values={"pump": held.owner},
+            )
+        except ConditionNotMetError:
+            return False
+        return True
+
+    async def _take(self, key: SessionKey, sink: EventSink, owner: str, retry: int) -> Held:
+        now = self._clock.now()
+        item = await self._table.update(
+            *_keys(key, sink),
+            put={"pump": owner, "pump_until_ms": to_millis(now + PUMP_LEASE)},
+            add={"wakes": 0},
+            condition=f"{_FREE} AND {_DUE}",
+            values={"now": to_millis(now), "retry": retry},
+            returning="ALL_NEW",
+        )
+        return Held(
+            key=key,
+            sink=sink,
+            owner=owner,
+            place=_place(item),
+            failures=number(item, "failures"),
+            wakes=number(item, "wakes"),
+        )
+
+    async def _wake(self, key: SessionKey, sink: EventSink, pump: str) -> bool:
+        try:
+            await self._table.update(
+                *_keys(key, sink), put={}, add={"wakes": 1}, condition="#pump = :pump", values={"pump": pump}
+            )
+        except ConditionNotMetError:
+            return False
+        return True
+
+
+def _keys(key: SessionKey, sink: EventSink) -> tuple[str, str]:
+    return keys.partition_key(key), keys.sink_key(sink.name)
+
+
+def _fields(place: Place) -> dict[str, Value]:
+    since = {"failing_since_ms": to_millis(place.failing_since)} if place.failing_since else {}
+    return {"version": place.version, "event_index": place.index, **since}
+
+
+def _gone(place: Place, *names: str) -> tuple[str, ...]:
+    return names if place.failing_since else (*names, "failing_since_ms")
+
+
+def _place(item: Item) -> Place | None:
+    if "version" not in item:
+        return None
+    since = from_millis(number(item, "failing_since_ms")) if "failing_since_ms" in item else None
+    return Place(version=number(item, "version"), index=number(item, "event_index"), failing_since=since)
