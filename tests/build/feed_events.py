@@ -59,7 +59,7 @@ def handler_of(function: str) -> Any:
 
 answers = {}
 with aws_in_process() as aws:
-    os.environ.update(aws.environment())
+    os.environ.update(aws.environment(), NOTICES_QUEUE_URL=aws.queue_urls["notices"])
     bootstrap.runtime().clients = aws.clients  # moto's are made for its own regions and endpoints
     for name, function in ORDER.items():
         event = json.loads((events / f"{name}.json").read_text(encoding="utf-8"))
