@@ -15,6 +15,7 @@ from tests.build.cloudformation import ROOT, Template, as_list, read_template, r
 WILDCARDS = {
     ("BodiesPolicy", "s3:GetObject"): "an object's name is made at run time; it is our bucket and prefix",
     ("BodiesPolicy", "s3:PutObject"): "an object's name is made at run time; it is our bucket and prefix",
+    ("RelayCommitsRole", "dynamodb:ListStreams"): "a stream's name is made at run time; it is our table's",
     ("DeliverNoticesRole", "s3:GetObject"): "an object's name is made at run time; it is our bucket and prefix",
     ("CancelToolTaskRole", "s3:GetObject"): "an object's name is made at run time; it is our bucket and prefix",
     ("CommitPolicy", "scheduler:CreateSchedule"): "a schedule's name is made at run time; it is our group",

@@ -78,6 +78,9 @@ class Notices:
 
     async def _deliver(self, sink: EventSink, message: NoticeMessage, deadline: datetime | None) -> None:
         held = await self._places.take(message.key, sink, self._new_id(), retry=message.retry)
+        if isinstance(held, datetime):
+            await self._send(replace(message, sink=sink.name, retry=None), held)
+            return
         while held is not None:
             try:
                 held = await self._deliver_all(held, message, deadline)
@@ -122,14 +125,14 @@ class Notices:
 
     async def _go_on_elsewhere(self, held: Held, place: Place, message: NoticeMessage) -> None:
         """Leave the rest to another invocation: this one has no time for one more delivery."""
-        if await self._places.leave(held, place, failures=0, retry_at=self._clock.now()):
-            await self._send(replace(message, sink=held.sink.name, retry=None), None)
+        await self._places.leave(held, place, failures=0, retry_at=self._clock.now())
+        await self._send(replace(message, sink=held.sink.name, retry=None), None)
 
     async def _try_again(self, held: Held, place: Place | None, message: NoticeMessage, error: Exception) -> None:
-        """Leave a failed delivery for later. If this process dies in between, its own message comes again."""
+        """Leave a failed delivery for later. The message first: without it the place would wait for nobody."""
         failures = held.failures + 1
         wait = retry_wait(failures)
         tell_of_failure(held.sink, held.key, failures, wait, error)
         retry_at = self._clock.now() + wait
-        if await self._places.leave(held, place, failures=failures, retry_at=retry_at):
-            await self._send(replace(message, sink=held.sink.name, retry=failures), retry_at)
+        await self._send(replace(message, sink=held.sink.name, retry=failures), retry_at)
+        await self._places.leave(held, place, failures=failures, retry_at=retry_at)

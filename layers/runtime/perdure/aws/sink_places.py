@@ -1,7 +1,8 @@
 """How far each sink has come in each session, `SINK#<name>` beside the session, and who delivers to it from there now.
 
-One delivery at a time, by a conditional write. `wakes` counts the words that something was committed; a delivery gives
-its place up only while the count is what it has seen, so no word falls between its last look and its end.
+One delivery at a time, by a conditional write. `wakes` counts the words that something was committed since it began; a
+delivery gives its place up only while the count is what it has seen, so no word falls between its last look and its
+end. Should it die, whoever left it the first word comes again when its lease has ended.
 """
 
 from __future__ import annotations
@@ -17,8 +18,11 @@ from perdure.sink_delivery import Place
 from perdure.sinks import EventSink
 
 PUMP_LEASE = timedelta(seconds=330)
-"""How long a delivery holds its place: longer than its function can run, and shorter than its message is hidden, so
-that the place of one that died is free when its message comes again (ours; template.yaml has 300 and 360 s)."""
+"""How long a delivery holds its place: longer than its function can run, and shorter than a message is hidden, so that
+the place of one that died is free when its message comes again (ours; template.yaml has 300 and 360 s)."""
+
+AFTER_LEASE = timedelta(seconds=5)
+"""How long after a lease somebody looks whether it was given up: more than the clocks of two hosts differ (ours)."""
 
 BEGINS_BEFORE = timedelta(minutes=1)
 """How much older than the first commit that was heard of a new sink's first events may be: the first words of several
@@ -47,7 +51,7 @@ class Held:
     owner: str
     place: Place | None
     failures: int
-    wakes: int
+    wakes: int = 0
 
 
 class DynamoDBSinkPlaces:
@@ -69,7 +73,7 @@ class DynamoDBSinkPlaces:
             self._begun[sink.name] = from_millis(begins)
         return self._begun[sink.name]
 
-    async def take(self, key: SessionKey, sink: EventSink, owner: str, *, retry: int | None) -> Held | None:
+    async def take(self, key: SessionKey, sink: EventSink, owner: str, *, retry: int | None) -> Held | datetime | None:
         """Take a place to deliver from it.
 
         Args:
@@ -78,6 +82,7 @@ class DynamoDBSinkPlaces:
 
         Returns:
             None: whoever has the place will see that it was woken; or the sink failed, and is tried again later.
+            A time: the same, and it is to be tried again then, because whoever has the place may have died.
         """
         while True:
             try:
@@ -86,8 +91,10 @@ class DynamoDBSinkPlaces:
                 held = error.item or {}
             if "pump" not in held and number(held, "retry_at_ms") > to_millis(self._clock.now()):
                 return None
-            if await self._wake(key, sink, text(held, "pump")):
-                return None
+            woken = await self._wake(key, sink, text(held, "pump"))
+            if woken is not None:
+                until = from_millis(number(woken, "pump_until_ms"))
+                return until + AFTER_LEASE if number(woken, "wakes") == 1 else None
 
     async def keep(self, held: Held, place: Place) -> None:
         """Keep where the sink is now, before the next delivery.
@@ -126,8 +133,8 @@ class DynamoDBSinkPlaces:
             return number(error.item, "wakes")
         return None
 
-    async def leave(self, held: Held, place: Place | None, *, failures: int, retry_at: datetime) -> bool:
-        """Give a place up for a retry, whoever woke it meanwhile. False: it was somebody else's."""
+    async def leave(self, held: Held, place: Place | None, *, failures: int, retry_at: datetime) -> None:
+        """Give a place up to the message that has been sent for then, whoever woke it meanwhile."""
         fields = _fields(place) if place else {}
         try:
             await self._table.update(
@@ -138,15 +145,13 @@ class DynamoDBSinkPlaces:
                 values={"pump": held.owner},
             )
         except ConditionNotMetError:
-            return False
-        return True
+            return  # somebody else's: it was held for longer than its lease
 
     async def _take(self, key: SessionKey, sink: EventSink, owner: str, retry: int) -> Held:
         now = self._clock.now()
         item = await self._table.update(
             *_keys(key, sink),
-            put={"pump": owner, "pump_until_ms": to_millis(now + PUMP_LEASE)},
-            add={"wakes": 0},
+            put={"pump": owner, "pump_until_ms": to_millis(now + PUMP_LEASE), "wakes": 0},
             condition=f"{_FREE} AND {_DUE}",
             values={"now": to_millis(now), "retry": retry},
             returning="ALL_NEW",
@@ -157,17 +162,21 @@ class DynamoDBSinkPlaces:
             owner=owner,
             place=_place(item),
             failures=number(item, "failures"),
-            wakes=number(item, "wakes"),
         )
 
-    async def _wake(self, key: SessionKey, sink: EventSink, pump: str) -> bool:
+    async def _wake(self, key: SessionKey, sink: EventSink, pump: str) -> Item | None:
+        """Leave a word with whoever has the place. None: it is somebody else's, or nobody's, by now."""
         try:
-            await self._table.update(
-                *_keys(key, sink), put={}, add={"wakes": 1}, condition="#pump = :pump", values={"pump": pump}
+            return await self._table.update(
+                *_keys(key, sink),
+                put={},
+                add={"wakes": 1},
+                condition="#pump = :pump",
+                values={"pump": pump},
+                returning="ALL_NEW",
             )
         except ConditionNotMetError:
-            return False
-        return True
+            return None
 
 
 def _keys(key: SessionKey, sink: EventSink) -> tuple[str, str]:
