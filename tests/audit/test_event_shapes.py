@@ -13,9 +13,10 @@ import pytest
 from aws_lambda_powertools.utilities.parser import models
 from pydantic import BaseModel
 
+from perdure import EventSink
 from perdure.aws.messages import NoticeMessage, QueueMessage, StepQueueMessage, TimerMessage
 from perdure.aws.queues import group_id
-from perdure.aws.relay import changed_sessions
+from perdure.aws.relay import notices_of
 from perdure.testing.virtual_stream import _is_wanted
 from tests.build.cloudformation import ROOT, Template, read_template, target
 from tests.handlers.test_events import FUNCTIONS, event
@@ -97,7 +98,8 @@ def test_the_batch_of_the_stream_passes_its_filter_and_becomes_the_message_of_it
 
     assert all(_is_wanted(record) for record in records)
     assert {record["dynamodb"]["StreamViewType"] for record in records} == {"KEYS_ONLY"}
-    assert [message.body() for message in changed_sessions(records)] == [only_record("deliver-notices")["body"]]
+    sinks = [EventSink("audit", lambda _: None)]
+    assert [message.body() for message in notices_of(records, sinks)] == [only_record("deliver-notices")["body"]]
 
 
 def test_a_dead_letter_says_which_queue_gave_it_up() -> None:

@@ -184,7 +184,7 @@ THRESHOLDS = {
     "TableThrottlesAlarm": (1, 3, 300),
     "NoticesErrorsAlarm": (1, 1, 300),
     "NoticesLateAlarm": (1800, 3, 60),
-    "SinkTroublesAlarm": (1, 3, 300),
+    "SinkTroublesAlarm": (1, 6, 300),
 }
 
 
@@ -252,7 +252,7 @@ def test_the_alarm_of_sinks_counts_what_is_told_of_them(template: Template) -> N
     alarm = template.of_type("AWS::CloudWatch::Alarm")["SinkTroublesAlarm"]
     named = re.findall(r'\$\.event = "(\w+)"', troubles["FilterPattern"])
 
-    assert named == ["sink_failing", "sink_dropped"]
+    assert named == ["sink_failing", "sink_dropped", "fault", "outage"]
     assert set(named) <= set(get_args(OperatorEvent))
     assert (into["MetricNamespace"], into["MetricName"]) == (alarm["Namespace"], alarm["MetricName"])
     assert troubles["LogGroupName"] == template.functions["DeliverNoticesFunction"]["LoggingConfig"]["LogGroup"]

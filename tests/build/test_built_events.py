@@ -70,7 +70,7 @@ def test_every_message_was_taken_and_every_request_answered(fed: dict[str, Any])
         "api-socket-ticket": 200,
     }
     assert answers["sweep"] == {"sessions": 0}
-    assert answers["relay-commits"] == {"sessions": 1}
+    assert answers["relay-commits"] == {"messages": 0}, "the agents that are built have no sinks"
     assert answers["authorize-stream"] == {"errorMessage": "Unauthorized"}
     assert answers["stream-events"]["statusCode"] == 401, "the token of the example has ended"
     assert answers["socket-authorize"]["policyDocument"]["Statement"][0]["Effect"] == "Deny"

@@ -80,16 +80,7 @@ def test_the_dead_letter_of_a_step_that_never_ran_fails_its_turn(harness: Lambda
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        "run-model",
-        "call-tool",
-        "call-single-attempt-tool",
-        "poll-tool-task",
-        "cancel-tool-task",
-        "fire-timer",
-        "deliver-notices",
-    ],
+    "name", ["run-model", "call-tool", "call-single-attempt-tool", "poll-tool-task", "cancel-tool-task", "fire-timer"]
 )
 def test_a_message_about_a_session_that_was_never_written_is_old_news(harness: LambdaHarness, name: str) -> None:
     assert handed_over(harness, name) == ANSWERED
@@ -134,7 +125,7 @@ def test_a_batch_of_the_stream_gives_sinks_what_its_session_has(harness: LambdaH
     harness.deliver_to([EventSink("audit", notices.append)])
     handed_over(harness, "api-send-input")
 
-    assert handed_over(harness, "relay-commits") == {"sessions": 1}
+    assert handed_over(harness, "relay-commits") == {"messages": 1}
     assert handed_over(harness, "deliver-notices") == ANSWERED
 
     assert [event["type"] for event in notices[0].events] == ["turn_started"]

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -14,98 +11,31 @@ import pytest
 from perdure import EventSink, Notice
 from perdure.agents.definition import AgentRegistry
 from perdure.agents.example import support_agent
-from perdure.aws.messages import NoticeMessage
 from perdure.aws.sink_places import BEGINS_BEFORE, PUMP_LEASE
 from perdure.sink_delivery import ENTRIES_PER_READ, LAST_RETRY
 from perdure.testing.lambda_harness import QUEUES, TIMEOUTS, Crash, LambdaHarness
 from perdure.testing.moto import aws_in_process
 from tests.build.cloudformation import ROOT
 from tests.handlers.agents import SESSION, send
+from tests.handlers.sinks import (
+    LOOK_UP,
+    Audit,
+    JsonObject,
+    all_of,
+    answering_twice,
+    aside,
+    audit,
+    crashing,
+    harness,
+    in_order,
+    of_function,
+    sinks,
+    wake,
+)
 
-LOOK_UP = "Where is order 7?"
+__all__ = ["audit", "harness", "sinks"]
+
 DAY = timedelta(days=1)
-
-JsonObject = dict[str, Any]
-
-
-class Audit:
-    """An application's own log, which may be told to fail.
-
-    Attributes:
-        failing: How many of the next deliveries raise, after they took nothing.
-        losing: How many of the next raise after they took all.
-    """
-
-    def __init__(self) -> None:
-        self.failing = 0
-        self.losing = 0
-        self.notices: list[Notice] = []
-
-    async def deliver(self, notice: Notice) -> None:
-        if self.failing:
-            self.failing -= 1
-            raise ConnectionError("the audit log is down")
-        self.notices.append(notice)
-        if self.losing:
-            self.losing -= 1
-            raise TimeoutError("no answer came")
-
-    def sequences(self, session_id: str = "case-42") -> list[int]:
-        return [e["sequence"] for notice in self.notices if notice.session_id == session_id for e in notice.events]
-
-
-@pytest.fixture
-def audit() -> Audit:
-    return Audit()
-
-
-@pytest.fixture
-def sinks(audit: Audit) -> list[EventSink]:
-    return [EventSink("audit", audit.deliver)]
-
-
-@pytest.fixture
-def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sinks: list[EventSink]) -> Iterator[LambdaHarness]:
-    monkeypatch.setenv("PERDURE_SHOP_FILE", str(tmp_path / "shop.jsonl"))
-    with aws_in_process() as aws:
-        yield LambdaHarness(aws, AgentRegistry([support_agent()]), ROOT / "functions", sinks=sinks)
-
-
-def all_of(harness: LambdaHarness, session: str = SESSION) -> list[JsonObject]:
-    found: list[JsonObject] = harness.gateway.http("GET", f"{session}/events").body["events"]
-    assert found
-    return found
-
-
-def in_order(harness: LambdaHarness, session: str = SESSION) -> list[int]:
-    return [event["sequence"] for event in all_of(harness, session)]
-
-
-def of_function(harness: LambdaHarness, function: str) -> int:
-    return sum(done.function == function for done in harness.invocations)
-
-
-def wake(harness: LambdaHarness, **more: Any) -> None:
-    """Send what the stream's function sends."""
-    body = NoticeMessage(
-        tenant="acme", session_id="case-42", committed_at_ms=int(harness.clock.now().timestamp() * 1000), **more
-    ).body()
-    harness.aws.clients.sqs.send_message(QueueUrl=harness.aws.queue_urls["notices"], MessageBody=body)
-    harness.collect()
-
-
-def crashing(harness: LambdaHarness, function: str, operation: str, *, times: int = 1, after: bool = True) -> None:
-    """Let a function's process die at its next calls of an operation, behind them or before."""
-    left = [times]
-
-    def die(**_: Any) -> None:
-        if harness.running == function and left[0]:
-            left[0] -= 1
-            raise Crash
-
-    service = {"SendMessage": "sqs"}.get(operation, "dynamodb")
-    client = getattr(harness.aws.clients, service)
-    client.meta.events.register(f"{'after' if after else 'before'}-call.{service}.{operation}", die)
 
 
 def test_every_durable_event_comes_once_in_order_and_as_the_events_route_shows_it(
@@ -115,9 +45,9 @@ def test_every_durable_event_comes_once_in_order_and_as_the_events_route_shows_i
     harness.settle()
 
     shown = all_of(harness)
-    told = [event for notice in audit.notices for event in notice.events]
+    given = [event for notice in audit.notices for event in notice.events]
     assert audit.sequences() == list(range(1, len(shown) + 1))
-    assert [{**event, "cursor": ""} for event in told] == [{**event, "cursor": ""} for event in shown]
+    assert [{**event, "cursor": ""} for event in given] == [{**event, "cursor": ""} for event in shown]
     assert {(notice.tenant, notice.session_id) for notice in audit.notices} == {("acme", "case-42")}
     assert [message.queue for message in harness.queues.messages] == []
 
@@ -186,8 +116,92 @@ def test_a_delivery_whose_end_was_not_seen_comes_again_as_it_was(harness: Lambda
     harness.settle()
 
     first, second, *_ = audit.notices
-    assert second.events[: len(first.events)] == first.events
+    assert second.events == first.events[: len(second.events)]
     assert sorted(set(audit.sequences())) == in_order(harness)
+
+
+@pytest.mark.parametrize("failing", [0, 1, 3])
+def test_an_answer_that_is_lost_and_asked_for_again_loses_nothing(
+    harness: LambdaHarness, audit: Audit, monkeypatch: pytest.MonkeyPatch, failing: int
+) -> None:
+    answering_twice(harness, "deliver_notices", monkeypatch)
+    audit.failing = failing
+    send(harness, LOOK_UP)
+    harness.settle()
+
+    assert audit.sequences() == in_order(harness)
+
+
+def test_a_record_that_is_a_moment_old_ends_no_delivery(
+    harness: LambdaHarness, audit: Audit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is read may be a moment old on AWS, unless it is asked for otherwise."""
+    send(harness, LOOK_UP)
+    harness.settle()
+    read = harness.aws.clients.dynamodb.get_item
+    old = read(TableName=harness.aws.table, Key={"pk": {"S": "acme#case-42"}, "sk": {"S": "HEAD"}})
+
+    def lagging(**parameters: Any) -> Any:
+        lags = harness.running == "deliver_notices" and not parameters["ConsistentRead"]
+        return old if lags and parameters["Key"]["sk"]["S"] == "HEAD" else read(**parameters)
+
+    monkeypatch.setattr(harness.aws.clients.dynamodb, "get_item", lagging)
+    harness.cold_start()
+    send(harness, "Where is order 8?")
+    harness.settle()
+
+    assert audit.sequences() == in_order(harness)
+
+
+def test_a_delivery_that_dies_when_its_message_was_taken_by_another_one_is_made_up_for(
+    harness: LambdaHarness, audit: Audit
+) -> None:
+    """A message that waited for a throttled function may show again while it is worked on."""
+    begun: list[tuple[str, JsonObject]] = []
+    dead: list[bool] = []
+    harness.before_invocation = lambda function, event: begun.append((function, event))
+
+    async def dying(notice: Notice) -> None:
+        if not dead:
+            dead.append(True)
+            event = next(event for function, event in reversed(begun) if function == "deliver_notices")
+            running, harness.running = harness.running, None
+            with aside():
+                done = harness.invoke("deliver_notices", event)
+            harness.running = running
+            assert done.answer == {"batchItemFailures": []}
+            (message,) = [m for m in harness.queues.messages if m.queue == "notices" and m.receives]
+            harness.queues.delete(message)
+            raise Crash
+        await audit.deliver(notice)
+
+    object.__setattr__(harness.sinks[0], "deliver", dying)
+    send(harness, LOOK_UP)
+    harness.settle()
+
+    assert dead
+    assert audit.sequences() == in_order(harness)
+
+
+def test_a_message_for_a_sink_that_is_not_there_yet_waits_for_it_and_an_old_one_does_not(
+    harness: LambdaHarness, audit: Audit
+) -> None:
+    there, harness.sinks = harness.sinks, [EventSink("other", audit.deliver)]
+    wake(harness)
+    harness.settle(timedelta(minutes=7))
+    assert [message.queue for message in harness.queues.messages] == ["notices"]
+
+    harness.sinks = there
+    harness.cold_start()
+    send(harness, LOOK_UP)
+    harness.settle()
+    assert audit.sequences() == in_order(harness)
+
+    harness.sinks = [EventSink("other", audit.deliver)]
+    harness.cold_start()
+    wake(harness)
+    harness.settle(timedelta(minutes=30))
+    assert harness.queues.messages == []
 
 
 def test_messages_that_come_twice_deliver_once(harness: LambdaHarness, audit: Audit) -> None:
@@ -218,94 +232,6 @@ def test_a_message_that_finds_a_delivery_at_work_leaves_its_events_to_it(harness
 
     assert places == [1], "nobody else delivered meanwhile"
     assert audit.sequences() == in_order(harness)
-
-
-@contextlib.contextmanager
-def aside() -> Iterator[None]:
-    """Let other functions run while one stands still in the middle of its event loop."""
-    loop = asyncio._get_running_loop()
-    asyncio._set_running_loop(None)
-    try:
-        yield
-    finally:
-        asyncio._set_running_loop(loop)
-
-
-# --- failures ----------------------------------------------------------------------------------------------------
-
-
-def test_a_failing_sink_delays_no_turn_and_is_tried_again_with_growing_waits(
-    harness: LambdaHarness, audit: Audit, caplog: pytest.LogCaptureFixture
-) -> None:
-    audit.failing = 12
-    send(harness, LOOK_UP)
-    harness.settle(timedelta(seconds=2))
-    assert all_of(harness)[-1]["type"] == "turn_completed"
-    harness.settle(timedelta(hours=1))
-
-    told = [r.__dict__ for r in caplog.records if getattr(r, "event", "") == "sink_failing"]
-    assert [r["count"] for r in told] == list(range(1, 13))
-    assert [r["seconds"] for r in told] == [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300]
-    assert {(r["sink"], r["session_id"]) for r in told} == {("audit", "case-42")}
-    assert "audit log is down" not in caplog.text
-    assert audit.sequences() == in_order(harness)
-    assert harness.queues.messages == []
-
-
-def test_commits_meanwhile_neither_hurry_nor_multiply_the_tries_of_a_failing_sink(
-    harness: LambdaHarness, audit: Audit, caplog: pytest.LogCaptureFixture
-) -> None:
-    audit.failing = 10_000
-    for number in range(40):
-        send(harness, f"Where is order {number}?")
-        harness.advance(timedelta(seconds=47))
-    tries = [r for r in caplog.records if getattr(r, "event", "") == "sink_failing"]
-    waiting = [message for message in harness.queues.messages if message.queue == "notices"]
-    assert len(tries) <= 20, "a bit more than the nine tries of the first nine minutes, and one in five from then on"
-    assert len(waiting) == 1
-
-    audit.failing = 0
-    harness.settle()
-    assert audit.sequences() == in_order(harness)
-
-
-def test_what_is_not_taken_for_as_long_as_the_sink_is_given_is_dropped_and_told(
-    harness: LambdaHarness, audit: Audit, caplog: pytest.LogCaptureFixture
-) -> None:
-    object.__setattr__(harness.sinks[0], "give_up_after", timedelta(minutes=30))
-    audit.failing = 10_000
-    send(harness, LOOK_UP)
-    harness.settle(timedelta(hours=2))
-    lost = len(all_of(harness))
-
-    audit.failing = 0
-    send(harness, "Where is order 8?")
-    harness.settle()
-
-    (told,) = [r.__dict__ for r in caplog.records if getattr(r, "event", "") == "sink_dropped"]
-    assert told["count"] == lost
-    assert audit.sequences() == in_order(harness)[lost:]
-
-
-class TestTwoSinks:
-    @pytest.fixture
-    def other(self) -> Audit:
-        return Audit()
-
-    @pytest.fixture
-    def sinks(self, audit: Audit, other: Audit) -> list[EventSink]:
-        return [EventSink("audit", audit.deliver), EventSink("index", other.deliver, events=["turn_completed"])]
-
-    def test_one_that_fails_is_nothing_to_the_other(self, harness: LambdaHarness, audit: Audit, other: Audit) -> None:
-        audit.failing = 3
-        send(harness, LOOK_UP)
-        harness.settle(timedelta(seconds=2))
-        assert [e["type"] for notice in other.notices for e in notice.events] == ["turn_completed"]
-        assert audit.notices == []
-
-        harness.settle()
-        assert audit.sequences() == in_order(harness)
-        assert len(other.sequences()) == 1
 
 
 # --- where a sink begins -----------------------------------------------------------------------------------------

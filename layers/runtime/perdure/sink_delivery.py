@@ -6,6 +6,7 @@ Both adapter sets deliver by it. What they do themselves is to keep the place, a
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -43,10 +44,26 @@ class DeliveryFailedError(Exception):
         self.place = place
 
 
+def is_given_up(sink: EventSink, place: Place, now: datetime) -> bool:
+    """Whether what is next at a place was tried for as long as the sink gives it."""
+    return place.failing_since is not None and now - place.failing_since >= sink.give_up_after
+
+
 async def deliver_next(
-    sink: EventSink, store: SessionStore, key: SessionKey, place: Place, now: datetime
+    sink: EventSink,
+    store: SessionStore,
+    key: SessionKey,
+    place: Place,
+    now: datetime,
+    *,
+    entries: int = ENTRIES_PER_READ,
+    tries: bool = True,
 ) -> tuple[Place, bool]:
-    """Deliver one notice from a place on, or drop it when it was tried for as long as the sink gives it.
+    """Deliver one notice from a place on, or drop what was tried for as long as the sink gives it.
+
+    Args:
+        entries: How many are read at most.
+        tries: False: drop what `is_given_up` without another try, because tries end the process.
 
     Returns:
         The place behind it, and whether there was more behind that when the session was read.
@@ -55,7 +72,7 @@ async def deliver_next(
         DeliveryFailedError: The same is to be delivered again.
         PerdureError: From the store: it could not be looked what there is.
     """
-    log = await store.read(key, first=place.version, limit=ENTRIES_PER_READ)
+    log = await store.read(key, first=place.version, limit=entries)
     if place.version > log.head.version:
         return place, False
     first = log.entries[0].version if log.entries else log.head.version + 1
@@ -63,23 +80,51 @@ async def deliver_next(
         _tell_of_dropped(sink, key, first - place.version)
         place = Place(version=first)
     batch = next_batch(sink, key.session_id, log.entries, place.version, place.index)
-    if batch.wanted:
-        await _deliver_or_drop(sink, key, place, batch, now)
+    try:
+        if not tries:
+            raise RuntimeError("its tries have ended the process")
+        await _deliver(sink, key, batch)
+    except Exception as error:
+        since = place.failing_since or now
+        failing = replace(place, failing_since=since)
+        if not is_given_up(sink, failing, now):
+            raise DeliveryFailedError(failing) from error
+        tried = [entry for entry in log.entries if entry.at <= since] or log.entries[:1]  # younger ones have time left
+        batch = next_batch(sink, key.session_id, tried, place.version, place.index)
+        _tell_of_dropped(sink, key, len(batch.wanted))
     return Place(version=batch.version, index=batch.index), batch.version <= log.head.version
 
 
-async def _deliver_or_drop(sink: EventSink, key: SessionKey, place: Place, batch: Batch, now: datetime) -> None:
+async def _deliver(sink: EventSink, key: SessionKey, batch: Batch) -> None:
+    if batch.wanted:
+        await _within(sink.timeout, _redact_and_deliver(sink, key, batch))
+
+
+async def _redact_and_deliver(sink: EventSink, key: SessionKey, batch: Batch) -> None:
+    # In a thread of its own, because nothing else bounds the time that it takes.
+    events = redacted(sink, batch.wanted) if sink.redact is None else await run_body(redacted, {}, sink, batch.wanted)
+    if events:
+        await run_body(sink.deliver, {}, Notice(tenant=key.tenant, session_id=key.session_id, events=events))
+
+
+async def _within(time: timedelta, work: Coroutine[None, None, None]) -> None:
+    """Await some work for so long, and let go of it then, even if it does not end when it is cancelled."""
+    task = asyncio.ensure_future(work)
     try:
-        events = redacted(sink, batch.wanted)
-        if events:
-            notice = Notice(tenant=key.tenant, session_id=key.session_id, events=events)
-            async with asyncio.timeout(sink.timeout.total_seconds()):
-                await run_body(sink.deliver, {}, notice)
-    except Exception as error:
-        since = place.failing_since or now
-        if now - since < sink.give_up_after:
-            raise DeliveryFailedError(replace(place, failing_since=since)) from error
-        _tell_of_dropped(sink, key, len(batch.wanted))
+        await asyncio.wait({task}, timeout=time.total_seconds())
+    finally:
+        if not task.done():
+            task.add_done_callback(_heard)
+            task.cancel()
+    if not task.done():
+        raise TimeoutError
+    task.result()
+
+
+def _heard(task: asyncio.Task[None]) -> None:
+    """Take note of how something ended that nobody waits for any more."""
+    if not task.cancelled():
+        task.exception()
 
 
 def retry_wait(failures: int) -> timedelta:

@@ -173,7 +173,7 @@ class Runtime:
         return Notices(self.sinks, places, self.store, self.send_notice, self.clock, self.new_id)
 
     async def send_notice(self, message: NoticeMessage, not_before: datetime | None = None) -> None:
-        """Have a session's events delivered to sinks, not before a time."""
+        """Have a session's events delivered to a sink, not before a time."""
         if not self.settings.notices_queue_url:
             raise ConfigurationError("NOTICES_QUEUE_URL is not set: deploy with DeliverNotices=on")
         sender = Sender(self.clients.sqs, self.clock)

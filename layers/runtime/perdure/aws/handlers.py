@@ -105,7 +105,7 @@ def dead_letter_handler(
 
 
 def notices_handler(runtime: Callable[[], Runtime]) -> Handler:
-    """Return the handler of the notices queue: sinks are given what a session has for them."""
+    """Return the handler of the notices queue: a sink is given what a session has for it."""
 
     async def work(container: Runtime, message: NoticeMessage, deadline: datetime | None) -> None:
         await container.notices.deliver(message, deadline)

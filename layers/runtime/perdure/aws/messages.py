@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any, ClassVar, Literal, Self, TypeVar, cast, get_args
 
@@ -146,28 +146,31 @@ class TimerMessage(QueueMessage):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoticeMessage(QueueMessage):
-    """A session may have events that sinks have not been given.
+    """A session may have events that a sink has not been given.
 
     Attributes:
-        committed_at_ms: When the change was committed that this tells of.
-        sink: The only one that is meant. None: all.
+        told_at_ms: When it was told of, first by the table's stream.
         retry: This is the try again after so many failures in a row. None: it is none.
     """
 
     FIELDS: ClassVar[Mapping[str, Check]] = {
         **QueueMessage.FIELDS,
-        "committed_at_ms": _is_integer,
         "sink": _is_text,
+        "told_at_ms": _is_integer,
         "retry": lambda value: _is_integer(value) and value >= 1,
     }
 
-    committed_at_ms: int
-    sink: str | None = None
+    sink: str
+    told_at_ms: int
     retry: int | None = None
 
     @property
-    def committed_at(self) -> datetime:
-        return from_millis(self.committed_at_ms)
+    def told_at(self) -> datetime:
+        return from_millis(self.told_at_ms)
+
+    def again(self, now: datetime, retry: int | None) -> NoticeMessage:
+        """Return the same for another time."""
+        return replace(self, told_at_ms=to_millis(now), retry=retry)
 
 
 def read_step_or_timer(body: str) -> StepQueueMessage | TimerMessage:

@@ -7,7 +7,8 @@ end. Should it die, whoever left it the first word comes again when its lease ha
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import contextlib
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from perdure.aws import keys
@@ -25,7 +26,7 @@ AFTER_LEASE = timedelta(seconds=5)
 """How long after a lease somebody looks whether it was given up: more than the clocks of two hosts differ (ours)."""
 
 BEGINS_BEFORE = timedelta(minutes=1)
-"""How much older than the first commit that was heard of a new sink's first events may be: the first words of several
+"""How much older than the first commit that was told of a new sink's first events may be: the first words of several
 commits come in any order (ours)."""
 
 _FREE = "(attribute_not_exists(#pump) OR #pump = :pump OR #pump_until_ms < :now)"
@@ -42,7 +43,9 @@ class Held:
 
     Attributes:
         place: None: the sink was never in this session.
-        failures: How often in a row the delivery from here has failed.
+        failing_since: The delivery from there has failed since then.
+        failures: How often in a row it has.
+        died: The last of these failures was the end of a process.
         wakes: How often somebody said that something was committed.
     """
 
@@ -50,7 +53,9 @@ class Held:
     sink: EventSink
     owner: str
     place: Place | None
-    failures: int
+    failing_since: datetime | None = None
+    failures: int = 0
+    died: bool = False
     wakes: int = 0
 
 
@@ -62,10 +67,10 @@ class DynamoDBSinkPlaces:
         self._clock = clock
         self._begun: dict[str, datetime] = {}
 
-    async def begins_at(self, sink: EventSink, committed_at: datetime) -> datetime:
-        """Return from when on a sink has events; the first that asks makes it begin with the commit it has heard of."""
+    async def begins_at(self, sink: EventSink, told_at: datetime) -> datetime:
+        """Return from when on a sink has events; the first that asks makes it begin with the commit it was told of."""
         if sink.name not in self._begun:
-            begins = to_millis(committed_at - BEGINS_BEFORE)
+            begins = to_millis(told_at - BEGINS_BEFORE)
             place = {"pk": f"#sink#{sink.name}", "sk": "SINK"}  # two `#`: never a session's partition
             if not await self._table.put_once({**place, "begins_at_ms": begins}):
                 item = await self._table.get(place["pk"], place["sk"], strong=True)
@@ -102,16 +107,7 @@ class DynamoDBSinkPlaces:
         Raises:
             LostPlaceError: Somebody else has it.
         """
-        try:
-            await self._table.update(
-                *_keys(held.key, held.sink),
-                put=_fields(place),
-                remove=_gone(place, "failures", "retry_at_ms"),
-                condition="#pump = :pump",
-                values={"pump": held.owner},
-            )
-        except ConditionNotMetError:
-            raise LostPlaceError from None
+        await self._write(held, _fields(place), _gone(place, "failures", "retry_at_ms"))
 
     async def release(self, held: Held, place: Place) -> int | None:
         """Give a place up, unless somebody woke it meanwhile.
@@ -136,33 +132,49 @@ class DynamoDBSinkPlaces:
     async def leave(self, held: Held, place: Place | None, *, failures: int, retry_at: datetime) -> None:
         """Give a place up to the message that has been sent for then, whoever woke it meanwhile."""
         fields = _fields(place) if place else {}
-        try:
-            await self._table.update(
-                *_keys(held.key, held.sink),
-                put={**fields, "failures": failures, "retry_at_ms": to_millis(retry_at)},
-                remove=("pump", "pump_until_ms"),
-                condition="#pump = :pump",
-                values={"pump": held.owner},
-            )
-        except ConditionNotMetError:
-            return  # somebody else's: it was held for longer than its lease
+        gone = _gone(place, "pump", "pump_until_ms") if place else ("pump", "pump_until_ms")
+        with contextlib.suppress(LostPlaceError):  # it was held for longer than its lease
+            await self._write(held, {**fields, "failures": failures, "retry_at_ms": to_millis(retry_at)}, gone)
 
     async def _take(self, key: SessionKey, sink: EventSink, owner: str, retry: int) -> Held:
         now = self._clock.now()
-        item = await self._table.update(
+        before = await self._table.update(
             *_keys(key, sink),
             put={"pump": owner, "pump_until_ms": to_millis(now + PUMP_LEASE), "wakes": 0},
             condition=f"{_FREE} AND {_DUE}",
             values={"now": to_millis(now), "retry": retry},
-            returning="ALL_NEW",
+            returning="ALL_OLD",
         )
-        return Held(
+        held = Held(
             key=key,
             sink=sink,
             owner=owner,
-            place=_place(item),
-            failures=number(item, "failures"),
+            place=_place(before),
+            failing_since=_failing_since(before),
+            failures=number(before, "failures"),
         )
+        died = text(before, "pump") not in ("", owner)
+        return await self._with_a_death(held, now) if died else held
+
+    async def _with_a_death(self, held: Held, now: datetime) -> Held:
+        """Count a process that never gave the place up as a failure of the delivery from there: it may be its cause."""
+        since = held.failing_since or now
+        place = replace(held.place, failing_since=since) if held.place else None
+        marked = replace(held, place=place, failing_since=since, failures=held.failures + 1, died=True)
+        await self._write(marked, {"failures": marked.failures, "failing_since_ms": to_millis(since)}, ())
+        return marked
+
+    async def _write(self, held: Held, put: dict[str, Value], remove: tuple[str, ...]) -> None:
+        try:
+            await self._table.update(
+                *_keys(held.key, held.sink),
+                put=put,
+                remove=remove,
+                condition="#pump = :pump",
+                values={"pump": held.owner},
+            )
+        except ConditionNotMetError:
+            raise LostPlaceError from None
 
     async def _wake(self, key: SessionKey, sink: EventSink, pump: str) -> Item | None:
         """Leave a word with whoever has the place. None: it is somebody else's, or nobody's, by now."""
@@ -195,5 +207,8 @@ def _gone(place: Place, *names: str) -> tuple[str, ...]:
 def _place(item: Item) -> Place | None:
     if "version" not in item:
         return None
-    since = from_millis(number(item, "failing_since_ms")) if "failing_since_ms" in item else None
-    return Place(version=number(item, "version"), index=number(item, "event_index"), failing_since=since)
+    return Place(version=number(item, "version"), index=number(item, "event_index"), failing_since=_failing_since(item))
+
+
+def _failing_since(item: Item) -> datetime | None:
+    return from_millis(number(item, "failing_since_ms")) if "failing_since_ms" in item else None

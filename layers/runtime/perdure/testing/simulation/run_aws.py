@@ -93,6 +93,7 @@ class AwsRun:
             aws=aws, agents=AgentRegistry([scenario.agent(self.world)]), functions=FUNCTIONS, clock=clock
         )
         self._delivered: list[int] = []
+        self._refused = False
         if scenario.sink:
             self.deployment.deliver_to([EventSink("audit", self._take)])
         self.deployment.plan = plan
@@ -171,7 +172,11 @@ class AwsRun:
         return ending
 
     async def _take(self, notice: Notice) -> None:
+        """Be a sink that does not take what it is given first."""
         await self.deployment.point("sink")
+        if not self._refused:
+            self._refused = True
+            raise ConnectionError("the sink is down")
         self._delivered += [event["sequence"] for event in notice.events]
 
     def _ask_again(self, viewer: Connection, is_calm: bool) -> None:

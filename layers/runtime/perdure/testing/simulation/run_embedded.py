@@ -79,6 +79,7 @@ class EmbeddedRun:
         self._death = asyncio.Event()
         self._seen: list[int] = []
         self._delivered: list[int] = []
+        self._refused = False
 
     def run(self) -> Ending:
         """Run it to its end.
@@ -235,8 +236,11 @@ class EmbeddedRun:
             self._seen += [event["sequence"] for event in page["events"] if "sequence" in event]
 
     async def _take(self, notice: Notice) -> None:
-        """Be a sink."""
+        """Be a sink that does not take what it is given first."""
         await self._point("sink")
+        if not self._refused:
+            self._refused = True
+            raise ConnectionError("the sink is down")
         self._delivered += [event["sequence"] for event in notice.events]
 
     async def _check_viewer(self) -> None:

@@ -27,7 +27,7 @@ class Scenario:
         large: Whether a run takes long; on AWS only a sample of its cases is run.
         hot: Whether the embedded runtime goes on with the next step itself; else each goes through the queue.
         viewer: Whether somebody watches: on AWS through a WebSocket, whose calls are points too.
-        sink: Whether events are delivered to a sink; the calls on their way to it are points too.
+        sink: Whether events are delivered to a sink, which fails the first time; the calls on their way are points too.
         given_up: Whether each message of a call becomes a dead letter, too, as one of its copies may on AWS that
             was received too often while another copy is with a worker.
     """
