@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -21,6 +22,7 @@ from perdure.core.expected import Dispatch, expected_dispatches
 from perdure.embedded.live import EmbeddedLive
 from perdure.ports import Ports, SessionKey
 from perdure.service import Caller, Service
+from perdure.sinks import EventSink
 from perdure.steps.base import StepDeps, StepMessage
 from perdure.steps.call_tool import call_tool
 from perdure.steps.run_model import run_model
@@ -54,10 +56,17 @@ def measure() -> dict[str, Any]:
     """Count the measured turns through the handlers; those between them only have to be there. Counted once."""
     os.environ.setdefault("AWS_ACCESS_KEY_ID", "bench")
     os.environ.setdefault("AWS_SECRET_ACCESS_KEY", "bench")
-    return {**_measure(hot=False, turns=MEASURED_TURNS), **_measure(hot=True, turns=MEASURED_TURNS[:1])}
+    first = MEASURED_TURNS[:1]
+    return {
+        **_measure("turn", turns=MEASURED_TURNS),
+        **_measure("hot_turn", turns=first, hot=True),
+        **_measure("turn_with_a_sink", turns=first, sinks=[EventSink("audit", lambda _: None)]),
+    }
 
 
-def _measure(*, hot: bool, turns: tuple[int, ...]) -> dict[str, Any]:
+def _measure(
+    name: str, *, turns: tuple[int, ...], hot: bool = False, sinks: Sequence[EventSink] = ()
+) -> dict[str, Any]:
     counted = {}
     with aws_in_process() as aws:
         counter = AwsCounter()
@@ -66,7 +75,7 @@ def _measure(*, hot: bool, turns: tuple[int, ...]) -> dict[str, Any]:
         shorten(aws.clients.dynamodb)
         shorten(aws.clients.sqs)
         agents = AgentRegistry([agent(hot=hot)])
-        harness = LambdaHarness(aws, agents, FUNCTIONS)
+        harness = LambdaHarness(aws, agents, FUNCTIONS, sinks=sinks)
         harness.before_invocation = lambda _function, _event: harness.clock.advance(STEP_SECONDS)
         done = 0
         for turn in turns:
@@ -75,7 +84,7 @@ def _measure(*, hot: bool, turns: tuple[int, ...]) -> dict[str, Any]:
                 _turn(harness, counter, warming)
             last = turn + COUNTED_TURNS - 1
             rows = [_turn(harness, counter, number) for number in range(turn, last + 1)]
-            counted[f"hot_turn_{turn}" if hot else f"turn_{turn}"] = _mean(rows)
+            counted[f"{name}_{turn}"] = _mean(rows)
             done = last
     return counted
 

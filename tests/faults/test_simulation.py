@@ -6,11 +6,21 @@ from typing import Any
 
 import pytest
 
+from perdure.testing.simulation import sweep
 from perdure.testing.simulation.__main__ import main
 from perdure.testing.simulation.faults import Fault, Plan
 from perdure.testing.simulation.run_embedded import run_embedded
 from perdure.testing.simulation.scenarios import BY_NAME, SCENARIOS
-from perdure.testing.simulation.sweep import Case, clean_run, pairs, rotating, run_case, run_cases, single_faults
+from perdure.testing.simulation.sweep import (
+    Case,
+    clean_run,
+    clean_runs,
+    pairs,
+    rotating,
+    run_case,
+    run_cases,
+    single_faults,
+)
 
 SMALL = [scenario.name for scenario in SCENARIOS if not scenario.large]
 
@@ -62,6 +72,17 @@ def test_a_case_that_branches_off_ends_as_it_does_from_its_beginning() -> None:
     cases = [*rotating(single_faults("t1", "aws"), seed=2)[::6], *pairs("t1", "aws", 1, seed=0)]
 
     assert run_cases(cases) == [run_case(case) for case in cases]
+
+
+def test_clean_runs_are_the_same_in_several_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    places = [("answer", "embedded"), ("answer", "aws")]
+    known = {place: clean_run(*place) for place in places}
+    monkeypatch.setattr(sweep, "_clean", {})
+
+    found = dict(clean_runs(places, jobs=2))
+
+    assert {place: result.problem for place, result in found.items()} == dict.fromkeys(places)
+    assert sweep._clean == known
 
 
 def test_one_fault_of_each_point_is_another_one_at_the_next() -> None:

@@ -19,6 +19,7 @@ from perdure.testing.simulation.sweep import (
     Report,
     Result,
     clean_run,
+    clean_runs,
     orders,
     pairs,
     rotating,
@@ -83,15 +84,14 @@ def _sweep(names: Sequence[str], adapters: Sequence[str], options: argparse.Name
     began = time.monotonic()
     report = Report()
     todo: list[Case] = []
-    for name in names:
-        for adapter in adapters:
-            clean = run_case(Case(name, adapter))
-            if clean.problem:  # there is nothing to compare with
-                report.points[name, adapter] = 0
-                _fails(report, clean)
-                continue
-            report.points[name, adapter] = len(clean_run(name, adapter)[1])
-            todo += _cases(name, adapter, options, report)
+    places = [(name, adapter) for name in names for adapter in adapters]
+    for place, clean in clean_runs(places, jobs=options.jobs):
+        if clean.problem:  # there is nothing to compare with
+            report.points[place] = 0
+            _fails(report, clean)
+            continue
+        report.points[place] = len(clean_run(*place)[1])
+        todo += _cases(*place, options, report)
     if options.first and report.failures:
         return 1
     print(f"{len(todo)} runs to do", file=sys.stderr, flush=True)  # noqa: T201

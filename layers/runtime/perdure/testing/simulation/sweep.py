@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
 from itertools import groupby
 from multiprocessing import get_context
 
@@ -21,6 +20,9 @@ from perdure.testing.simulation.scenarios import BY_NAME
 
 Place = tuple[str, str]
 """A scenario and an adapter."""
+
+Clean = tuple[Ending, tuple[Point, ...]]
+"""How a run without a fault ended, and its points."""
 
 ADAPTERS = ("embedded", "aws")
 
@@ -97,7 +99,7 @@ class Report:
     def line(self, place: Place) -> str:
         """What the sweep of one scenario came to."""
         return (
-            f"{place[0]:26}{place[1]:10}{self.points[place]:5} points {self.runs.get(place, 0):6} runs, "
+            f"{place[0]:28}{place[1]:10}{self.points[place]:5} points {self.runs.get(place, 0):6} runs, "
             f"{self._how(*place)}"
         )
 
@@ -115,12 +117,33 @@ class Report:
         return self.sampled.get((name, adapter), "every fault at every point")
 
 
-@cache
-def clean_run(scenario: str, adapter: str) -> tuple[Ending, tuple[Point, ...]]:
+_clean: dict[Place, Clean] = {}
+
+
+def clean_run(scenario: str, adapter: str) -> Clean:
     """Run a scenario without a fault, once per process; returns how it ended and its points."""
-    plan = Plan(adapter)
-    ending = _run(Case(scenario, adapter), plan)
-    return ending, tuple(plan.points)
+    place = scenario, adapter
+    if place not in _clean:
+        plan = Plan(adapter)
+        ending = _run(Case(scenario, adapter), plan)
+        _clean[place] = ending, tuple(plan.points)
+    return _clean[place]
+
+
+def clean_runs(places: Sequence[Place], *, jobs: int = 1) -> Iterator[tuple[Place, Result]]:
+    """Run places without a fault, twice, in several processes if asked; this process then knows how they end."""
+    if jobs <= 1:
+        yield from ((place, run_case(Case(*place))) for place in places)
+        return
+    with ProcessPoolExecutor(jobs, mp_context=get_context("fork")) as pool:
+        for place, (result, known) in zip(places, pool.map(_looked_at, places), strict=True):
+            _clean.update(known)
+            yield place, result
+
+
+def _looked_at(place: Place) -> tuple[Result, dict[Place, Clean]]:
+    result = run_case(Case(*place))
+    return result, {place: _clean[place]} if place in _clean else {}
 
 
 def run_case(case: Case) -> Result:
