@@ -188,6 +188,25 @@ def test_a_sink_that_takes_nothing_of_several_sessions_is_left_alone_for_a_while
         assert audit.sequences(session.rpartition("/")[2]) == in_order(harness, session)
 
 
+def test_sinks_that_can_not_be_delivered_to_are_an_error_of_the_function_that_hears_of_commits(
+    harness: LambdaHarness, audit: Audit
+) -> None:
+    """An alarm looks at those; that a message failed is none."""
+    send(harness, LOOK_UP)
+    harness.settle()
+    there, harness.sinks = harness.sinks, [EventSink("audit", audit.deliver, timeout=timedelta(minutes=5))]
+    harness.cold_start()
+    send(harness, "Where is order 8?")
+    harness.settle(timedelta(seconds=20))
+    relays = [done for done in harness.invocations if done.function == "relay_commits"]
+    assert "longer than the 240 s" in str(relays[-1].error)
+
+    harness.sinks = there
+    harness.cold_start()
+    harness.settle()
+    assert audit.sequences() == in_order(harness)
+
+
 class TestTwoSinks:
     @pytest.fixture
     def other(self) -> Audit:
