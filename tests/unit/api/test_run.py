@@ -299,6 +299,7 @@ async def test_a_thinking_level_is_a_setting_of_this_turn_alone(tmp_path: Path) 
 async def test_an_answer_that_begins_again_is_marked_where_it_begins(tmp_path: Path) -> None:
     """The first call of the provider is cut off in its middle; what it said is void."""
     calls = iter([True, False])
+    heard = asyncio.Event()
 
     class CutOnce:
         provider, model = "scripted", "cut"
@@ -306,11 +307,18 @@ async def test_an_answer_that_begins_again_is_marked_where_it_begins(tmp_path: P
         async def stream(self, request: ModelRequest) -> AsyncIterator[StreamItem]:
             if next(calls):
                 yield TextDelta("this is cut of")
+                await heard.wait()
                 raise ConnectionResetError
             async for item in ScriptedModel(lambda _: "This is whole.").stream(request):
                 yield item
 
-    items, _ = await _run_of(tmp_path, CutOnce(), "go")
+    items: list[Any] = []
+    agent = AgentDefinition(name="a", model=CutOnce())
+    async with EmbeddedRuntime(tmp_path / "s.db", [agent], grace_seconds=0) as runtime:
+        async for item in runtime.session("s-1").run("go"):
+            items.append(item)
+            if isinstance(item, Fragment):
+                heard.set()
 
     fragments = [item for item in items if isinstance(item, Fragment)]
     assert (fragments[0].text, fragments[0].restart) == ("this is cut of", False)
