@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from perdure import EventSink, Notice
+from perdure import EventSink
 from perdure.agents.definition import AgentRegistry
 from perdure.agents.example import support_agent
 from perdure.aws.messages import NoticeMessage
 from perdure.testing.lambda_harness import Crash, LambdaHarness
 from perdure.testing.moto import aws_in_process
+from tests.audit_log import Audit
 from tests.build.cloudformation import ROOT
 from tests.handlers.agents import SESSION
 
@@ -24,35 +26,9 @@ LOOK_UP = "Where is order 7?"
 JsonObject = dict[str, Any]
 
 
-class Audit:
-    """An application's own log, which may be told to fail.
-
-    Attributes:
-        failing: How many of the next deliveries raise, after they took nothing.
-        losing: How many of the next raise after they took all.
-    """
-
-    def __init__(self) -> None:
-        self.failing = 0
-        self.losing = 0
-        self.notices: list[Notice] = []
-
-    async def deliver(self, notice: Notice) -> None:
-        if self.failing:
-            self.failing -= 1
-            raise ConnectionError("the audit log is down")
-        self.notices.append(notice)
-        if self.losing:
-            self.losing -= 1
-            raise TimeoutError("no answer came")
-
-    def sequences(self, session_id: str = "case-42") -> list[int]:
-        return [e["sequence"] for notice in self.notices if notice.session_id == session_id for e in notice.events]
-
-
 @pytest.fixture
 def audit() -> Audit:
-    return Audit()
+    return Audit(session_id="case-42")
 
 
 @pytest.fixture
@@ -133,3 +109,10 @@ def aside() -> Iterator[None]:
         yield
     finally:
         asyncio._set_running_loop(loop)
+
+
+def change(harness: LambdaHarness, **fields: Any) -> None:
+    """Give the deployment's sink other values, as another deployment does."""
+    first, *others = harness.sinks
+    harness.sinks = [replace(first, **fields), *others]
+    harness.cold_start()

@@ -11,12 +11,13 @@ from botocore.exceptions import ReadTimeoutError
 from perdure import EventSink, Notice
 from perdure.aws.notices import REST, SESSIONS_UNTIL_REST
 from perdure.testing.lambda_harness import Crash, LambdaHarness
+from tests.audit_log import Audit
 from tests.handlers.agents import send
 from tests.handlers.sinks import (
     LOOK_UP,
-    Audit,
     all_of,
     audit,
+    change,
     harness,
     in_order,
     of_function,
@@ -65,7 +66,7 @@ def test_commits_meanwhile_neither_hurry_nor_multiply_the_tries_of_a_failing_sin
 def test_what_is_not_taken_for_as_long_as_the_sink_is_given_is_dropped_and_told(
     harness: LambdaHarness, audit: Audit, caplog: pytest.LogCaptureFixture
 ) -> None:
-    object.__setattr__(harness.sinks[0], "give_up_after", timedelta(minutes=30))
+    change(harness, give_up_after=timedelta(minutes=30))
     audit.failing = 10_000
     send(harness, LOOK_UP)
     harness.settle(timedelta(hours=2))
@@ -82,7 +83,7 @@ def test_what_is_not_taken_for_as_long_as_the_sink_is_given_is_dropped_and_told(
 def test_only_what_was_tried_for_that_long_is_dropped(
     harness: LambdaHarness, audit: Audit, caplog: pytest.LogCaptureFixture
 ) -> None:
-    object.__setattr__(harness.sinks[0], "give_up_after", timedelta(minutes=60))
+    change(harness, give_up_after=timedelta(minutes=60))
     audit.failing = 10_000
     send(harness, LOOK_UP)
     harness.advance(timedelta(minutes=58))
@@ -104,8 +105,8 @@ def test_what_ends_its_process_is_given_up_in_time_and_what_is_behind_it_comes_t
             raise Crash
         await audit.deliver(notice)
 
-    object.__setattr__(harness.sinks[0], "give_up_after", timedelta(minutes=30))
-    object.__setattr__(harness.sinks[0], "deliver", deadly)
+    change(harness, give_up_after=timedelta(minutes=30))
+    change(harness, deliver=deadly)
     send(harness, LOOK_UP)
     harness.settle(timedelta(hours=2))
 
@@ -127,7 +128,7 @@ def test_waits_begin_anew_behind_what_was_taken(
         await audit.deliver(notice)
 
     audit.failing = 5
-    object.__setattr__(harness.sinks[0], "deliver", failing_again)
+    change(harness, deliver=failing_again)
     send(harness, LOOK_UP)
     harness.settle()
 
@@ -139,7 +140,7 @@ def test_a_failure_that_is_over_shortens_no_later_one(
     harness: LambdaHarness, audit: Audit, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It fails for most of its time; then it takes, but that can't be kept at once; then it fails once more."""
-    object.__setattr__(harness.sinks[0], "give_up_after", timedelta(minutes=60))
+    change(harness, give_up_after=timedelta(minutes=60))
     audit.failing = 10_000
     send(harness, LOOK_UP)
     harness.settle(timedelta(minutes=50))
@@ -173,7 +174,7 @@ def test_a_sink_that_takes_nothing_of_several_sessions_is_left_alone_for_a_while
         tries.append(notice.session_id)
         await audit.deliver(notice)
 
-    object.__setattr__(harness.sinks[0], "deliver", down)
+    change(harness, deliver=down)
     audit.failing = 10_000
     sessions = [f"/v1/sessions/s-{number}" for number in range(20)]
     for session in sessions:
@@ -210,7 +211,7 @@ def test_sinks_that_can_not_be_delivered_to_are_an_error_of_the_function_that_he
 class TestTwoSinks:
     @pytest.fixture
     def other(self) -> Audit:
-        return Audit()
+        return Audit(session_id="case-42")
 
     @pytest.fixture
     def sinks(self, audit: Audit, other: Audit) -> list[EventSink]:

@@ -15,16 +15,17 @@ from perdure.aws.sink_places import BEGINS_BEFORE, PUMP_LEASE
 from perdure.sink_delivery import ENTRIES_PER_READ, LAST_RETRY
 from perdure.testing.lambda_harness import QUEUES, TIMEOUTS, Crash, LambdaHarness
 from perdure.testing.moto import aws_in_process
+from tests.audit_log import Audit
 from tests.build.cloudformation import ROOT
 from tests.handlers.agents import SESSION, send
 from tests.handlers.sinks import (
     LOOK_UP,
-    Audit,
     JsonObject,
     all_of,
     answering_twice,
     aside,
     audit,
+    change,
     crashing,
     harness,
     in_order,
@@ -175,7 +176,7 @@ def test_a_delivery_that_dies_when_its_message_was_taken_by_another_one_is_made_
             raise Crash
         await audit.deliver(notice)
 
-    object.__setattr__(harness.sinks[0], "deliver", dying)
+    change(harness, deliver=dying)
     send(harness, LOOK_UP)
     harness.settle()
 
@@ -226,7 +227,7 @@ def test_a_message_that_finds_a_delivery_at_work_leaves_its_events_to_it(harness
             harness.running = running
             places.append(len(audit.notices))
 
-    object.__setattr__(harness.sinks[0], "deliver", with_a_turn_meanwhile)
+    change(harness, deliver=with_a_turn_meanwhile)
     send(harness, LOOK_UP)
     harness.settle()
 

@@ -20,39 +20,9 @@ from perdure.service import LOCAL_CALLER
 from perdure.sink_delivery import Place, deliver_next
 from perdure.testing.clock import VirtualClock
 from perdure.testing.processes import finished, poll_until
+from tests.audit_log import Audit
 
 JsonObject = dict[str, Any]
-
-
-class Audit:
-    """An application's own log, which may be told to fail, to hang, or to be a plain function.
-
-    Attributes:
-        failing: How many of the next deliveries raise, after they took nothing.
-        losing: How many of the next raise after they took all.
-    """
-
-    def __init__(self, *, failing: int = 0, losing: int = 0) -> None:
-        self.failing = failing
-        self.losing = losing
-        self.tries = 0
-        self.notices: list[Notice] = []
-
-    async def deliver(self, notice: Notice) -> None:
-        self.tries += 1
-        if self.failing:
-            self.failing -= 1
-            raise ConnectionError("the audit log is down")
-        self.notices.append(notice)
-        if self.losing:
-            self.losing -= 1
-            raise TimeoutError("no answer came")
-
-    def events(self, session_id: str = "s-1") -> list[JsonObject]:
-        return [event for notice in self.notices if notice.session_id == session_id for event in notice.events]
-
-    def sequences(self, session_id: str = "s-1") -> list[int]:
-        return [event["sequence"] for event in self.events(session_id)]
 
 
 def opened(

@@ -241,18 +241,22 @@ def runtime() -> Runtime:
 
 def authorize_of(name: str) -> Authorize | None:
     """Return the hook `authorize` that stands beside the agents in their module, or None when there is none."""
-    hook = getattr(importlib.import_module(name.partition(":")[0]), "authorize", None)
+    hook = _beside(name, "authorize", None)
     return cast("Authorize", hook) if callable(hook) else None
 
 
 def webhooks_of(name: str) -> list[Webhook]:
     """Return the list `webhooks` that stands beside the agents in their module; none when there is none."""
-    return list(getattr(importlib.import_module(name.partition(":")[0]), "webhooks", ()))
+    return list(_beside(name, "webhooks", ()))
 
 
 def sinks_of(name: str) -> list[EventSink]:
     """Return the list `sinks` that stands beside the agents in their module; none when there is none."""
-    return list(getattr(importlib.import_module(name.partition(":")[0]), "sinks", ()))
+    return list(_beside(name, "sinks", ()))
+
+
+def _beside(name: str, attribute: str, default: Any) -> Any:
+    return getattr(importlib.import_module(name.partition(":")[0]), attribute, default)
 
 
 def load_agents(name: str) -> AgentRegistry:
