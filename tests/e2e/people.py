@@ -29,7 +29,7 @@ LOOK_SECONDS = 0.3
 ANSWERS = {"attach": ("attached",), "detach": ("detached",), "ping": ("pong",), "command": ("ack",)}
 """What answers a frame that a viewer sends."""
 
-REQUESTS_AT_ONCE = 6
+REQUESTS_AT_ONCE = 4
 """Of all users together: the emulator makes a process for each, which on two cores takes longer than any answer."""
 
 _turnstile = asyncio.Semaphore(REQUESTS_AT_ONCE)
@@ -38,7 +38,13 @@ PATIENCE_SECONDS = 180.0
 """How long a turn may take on a slow machine that starts its functions cold, and when the sweep has to help."""
 
 
-async def ended(session: Session, *, turns: int = 1, timeout_seconds: float = PATIENCE_SECONDS) -> JsonObject:
+async def ended(
+    session: Session,
+    *,
+    turns: int = 1,
+    timeout_seconds: float = PATIENCE_SECONDS,
+    interval_seconds: float = LOOK_SECONDS,
+) -> JsonObject:
     """Wait until so many turns have ended and none runs; return the snapshot."""
 
     async def look() -> JsonObject | None:
@@ -47,7 +53,9 @@ async def ended(session: Session, *, turns: int = 1, timeout_seconds: float = PA
         over = state is not None and "turn_id" not in state and state["turn_count"] >= turns
         return snapshot if over else None
 
-    return cast("JsonObject", await poll_until(look, timeout_seconds=timeout_seconds, interval_seconds=LOOK_SECONDS))
+    return cast(
+        "JsonObject", await poll_until(look, timeout_seconds=timeout_seconds, interval_seconds=interval_seconds)
+    )
 
 
 async def asked(session: Session, *, timeout_seconds: float = PATIENCE_SECONDS) -> str:

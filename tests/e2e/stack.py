@@ -27,6 +27,12 @@ DEPLOY_SECONDS = 240
 UNKNOWN_TO_MINISTACK = {"AWS::ApiGatewayV2::RouteResponse"}
 """Types that it refuses. Its WebSocket routes answer without a route response; AWS's do not."""
 
+CONCURRENCY = 2
+"""Steps of a kind at a time: each is a process that unpacks its layers first. 180 at once on two cores never begin."""
+
+SERVICES = {"apigatewaymanagementapi", "dynamodb", "s3", "scheduler", "secretsmanager", "sqs"}
+"""What our functions call (`perdure.aws.clients`)."""
+
 TAGS = {"application": "perdure", "team": "tests"}
 
 JsonObject = dict[str, Any]
@@ -35,10 +41,11 @@ JsonObject = dict[str, Any]
 def artifacts(folder: Path, *, version: str = "1") -> Path:
     """Copy what was built, as far as ministack can take it, and return the template's path.
 
-    Five things differ from what goes to AWS: machine code is this machine's (the same locked packages), our test
+    Six things differ from what goes to AWS: machine code is this machine's (the same locked packages), our test
     agents lie beside the user's, what ministack can't make is left out (`UNKNOWN_TO_MINISTACK`, metric math), the
-    ceiling of concurrent steps is its number and no reference, and layers hold bytecode, because every cold start of
-    some thirty would compile them anew.
+    ceiling of concurrent steps is `CONCURRENCY` and no reference, layers hold bytecode, because every cold start of
+    some thirty would compile them anew, and botocore describes only `SERVICES`, because each would unpack the other
+    1,900 files.
     """
     if folder.exists():
         shutil.rmtree(folder)
@@ -48,6 +55,9 @@ def artifacts(folder: Path, *, version: str = "1") -> Path:
         ours = theirs.relative_to(layers).with_name(theirs.name.replace("aarch64", platform.machine()))
         theirs.unlink()
         shutil.copy2(NATIVE / ours, layers / ours)
+    for described in (layers / "botocore" / "data").iterdir():
+        if described.is_dir() and described.name not in SERVICES:
+            shutil.rmtree(described)
     module = folder / "AgentsLayer" / "python" / AGENTS.name
     module.write_text(AGENTS.read_text(encoding="utf-8").replace('VERSION = "1"', f'VERSION = "{version}"'))
     compiled = [str(folder / layer) for layer in ("DependenciesLayer", "RuntimeLayer", "AgentsLayer")]
@@ -76,8 +86,7 @@ def without_unknown(document: JsonObject) -> JsonObject:
             resource["DependsOn"] = [name for name in resource["DependsOn"] if name not in unknown]
         for event in resource.get("Properties", {}).get("Events", {}).values():
             if "ScalingConfig" in event["Properties"]:  # it would compare the parameter's text with a number
-                most = document["Parameters"]["StepConcurrency"]["Default"]
-                event["Properties"]["ScalingConfig"] = {"MaximumConcurrency": most}
+                event["Properties"]["ScalingConfig"] = {"MaximumConcurrency": CONCURRENCY}
     return {**document, "Resources": kept}
 
 

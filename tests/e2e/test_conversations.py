@@ -165,7 +165,8 @@ async def test_twenty_sessions_at_once_are_all_answered(world: World) -> None:
             question = f'call lookup_order {{"order_id": "{number % 10 + 1}"}}'
             # Twenty processes begin on two cores: a first answer may take longer than a client waits.
             await answered(lambda: session.send(question, idempotency_key=f"crowd-{number}"))
-            return last_text(await ended(session, timeout_seconds=180))
+            # Twenty that look as often as one would take the two cores from what they wait for.
+            return last_text(await ended(session, interval_seconds=4))
 
     answers = await asyncio.gather(*(talk(number) for number in range(20)))
     async with user.client() as client:

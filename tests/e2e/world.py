@@ -69,7 +69,6 @@ def deployed(folder: Path, *, guarded: bool = False) -> Iterator[World]:
                 LogLevel="DEBUG",
                 StreamAccessLogs="on",
                 ScheduleLeadSeconds=str(LEAD_SECONDS),
-                StepConcurrency="4",  # each step that runs at the same time is a process to start
             )
             yield World(emulator=emulator, outside=outside, stack=stack, folder=folder)
             stack.save_logs(folder)
