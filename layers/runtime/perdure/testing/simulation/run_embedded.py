@@ -49,6 +49,9 @@ RESTART_SECONDS = 1.0
 AFTERWARDS = timedelta(minutes=5)
 """Virtual time that passes at the end, in which late messages must not change anything."""
 
+LONGEST_AWAY_SECONDS = AFTERWARDS.total_seconds() / 2
+"""So that a viewer is back before the end."""
+
 MAX_TRIES = 20
 
 
@@ -223,9 +226,10 @@ class EmbeddedRun:
         return ending
 
     async def _watch(self) -> None:
-        """Be a viewer that comes back with its cursor whenever it was cut off."""
+        """Be a viewer that comes back with its cursor whenever it was cut off, and goes away when nothing happens."""
         looking_on.set(True)
         cursor: str | None = None
+        away = 0.0
         while True:
             try:
                 page = await self._ask(lambda s, c=cursor: s.events(LOCAL_CALLER, SESSION, after=c, wait_seconds=20))
@@ -234,6 +238,8 @@ class EmbeddedRun:
                 continue
             cursor = page["cursor"]
             self._seen += [event["sequence"] for event in page["events"] if "sequence" in event]
+            away = 0.0 if page["events"] else min(2 * away + 1, LONGEST_AWAY_SECONDS)
+            await self.clock.sleep(away)
 
     async def _take(self, notice: Notice) -> None:
         """Be a sink that does not take what it is given first."""

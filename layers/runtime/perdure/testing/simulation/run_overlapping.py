@@ -8,7 +8,9 @@ them, and sweeps run beside living workers.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import math
 import random
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
@@ -44,7 +46,8 @@ LONGEST_GAP_SECONDS = 0.1
 """Longest time between the two deliveries of a message, and longest time that a body takes by itself."""
 
 SWEEP_SECONDS = (0.05, 60.0)
-"""Shortest and longest time between two sweeps: far more of them than there will ever be, and at any moment."""
+"""Shortest and longest time between two sweeps while something goes on: far more of them than there will ever be, and
+at any moment. While nothing does, each waits twice as long as the one before, until something begins or is due."""
 
 
 @dataclass
@@ -54,11 +57,13 @@ class _Deployment(OverlappingHarness):
     Attributes:
         failures: What invocations raised, which here is always a finding.
         at_work: How many invocations run now.
+        stirred: Set when one begins that is no sweep.
     """
 
     chance: random.Random = field(default_factory=random.Random)
     failures: list[BaseException] = field(default_factory=list)
     at_work: int = 0
+    stirred: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def ask(self, event: JsonObject) -> Any:
         """Invoke `api` and return its response."""
@@ -76,6 +81,11 @@ class _Deployment(OverlappingHarness):
                 self._deliver_what_was_sent()
         await self._begin("sweep", {"source": "aws.events", "detail-type": "Scheduled Event", "detail": {}})
 
+    def due_in(self) -> float:
+        """Return in how many seconds the next schedule fires; infinity: there is none."""
+        times = [(at - self.clock.now()).total_seconds() for at, _ in self.schedules.pending()]
+        return max(min(times, default=math.inf), 0.0)
+
     async def finished(self) -> None:
         """Return when nothing is under way any more."""
         while self._running:
@@ -83,6 +93,8 @@ class _Deployment(OverlappingHarness):
 
     async def _work(self, function: str, container: Runtime, work: Coroutine[Any, Any, T]) -> T:
         self.at_work += 1
+        if function != "sweep":
+            self.stirred.set()
         try:
             return await super()._work(function, container, work)
         finally:
@@ -163,9 +175,16 @@ class OverlappingRun:
             await asyncio.wait({sweeping})
 
     async def _sweep(self) -> None:
+        deployment, calm = self.deployment, 0.0
         while True:
-            await asyncio.sleep(self._chance.uniform(*SWEEP_SECONDS))
-            await self.deployment.tick()
+            gap = self._chance.uniform(*SWEEP_SECONDS)
+            calm = 0.0 if deployment.stirred.is_set() or deployment.at_work else 2 * calm + gap
+            deployment.stirred.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(calm, deployment.due_in())):
+                    await deployment.stirred.wait()
+            await asyncio.sleep(gap)
+            await deployment.tick()
 
     def _written(self, **_: Any) -> None:
         self._observer.committed()
