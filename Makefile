@@ -134,7 +134,7 @@ bench: $(VENV)/.installed
 	$(BIN)/python -m bench
 
 permissions: $(VENV)/.installed
-	$(BIN)/python -m pytest --permissions -q tests/audit tests/handlers tests/field tests/faults/test_simulation.py
+	$(BIN)/python -m pytest --permissions -q -m "not faults" tests/audit tests/handlers tests/field tests/faults/test_simulation.py
 
 # --- AWS --------------------------------------------------------------------------------------
 

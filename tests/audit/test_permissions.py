@@ -61,6 +61,7 @@ def let_an_old_viewer_watch(harness: LambdaHarness, event: object) -> None:
     harness.running = running
 
 
+@pytest.mark.slow
 def test_every_function_uses_all_that_its_role_allows_and_nothing_else(
     harness: LambdaHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -50,9 +50,9 @@ def test_commits_meanwhile_neither_hurry_nor_multiply_the_tries_of_a_failing_sin
     harness: LambdaHarness, audit: Audit, caplog: pytest.LogCaptureFixture
 ) -> None:
     audit.failing = 10_000
-    for number in range(40):
+    for number in range(16):
         send(harness, f"Where is order {number}?")
-        harness.advance(timedelta(seconds=47))
+        harness.advance(timedelta(seconds=118))
     tries = told(caplog, "sink_failing")
     waiting = [message for message in harness.queues.messages if message.queue == "notices"]
     assert len(tries) <= 20, "a bit more than the nine tries of the first nine minutes, and one in five from then on"
@@ -176,12 +176,12 @@ def test_a_sink_that_takes_nothing_of_several_sessions_is_left_alone_for_a_while
 
     change(harness, deliver=down)
     audit.failing = 10_000
-    sessions = [f"/v1/sessions/s-{number}" for number in range(20)]
+    sessions = [f"/v1/sessions/s-{number}" for number in range(8)]
     for session in sessions:
         harness.gateway.http("POST", f"{session}/inputs", {"text": LOOK_UP})
         harness.settle(timedelta(seconds=2))
     harness.advance(REST)
-    assert len(tries) < 3 * SESSIONS_UNTIL_REST, "of twenty sessions, each with tries behind 1, 2, 4 … s"
+    assert len(tries) < 3 * SESSIONS_UNTIL_REST, "of eight sessions, each with tries behind 1, 2, 4 … s"
 
     audit.failing = 0
     harness.settle()

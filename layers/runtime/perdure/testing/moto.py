@@ -17,6 +17,9 @@ from perdure.aws.clients import Clients
 from perdure.aws.keys import BY_DUE, BY_OWNER
 
 REGION = "us-east-1"
+ACCOUNT = "123456789012"
+"""moto's."""
+
 TABLE_NAME = "sessions"
 BUCKET_NAME = "perdure-bodies"
 SCHEDULE_GROUP = "perdure"
@@ -39,7 +42,7 @@ class AwsInProcess:
     """One account: clients, and our resources, made when they are first asked for (the table at once)."""
 
     table = TABLE_NAME
-    schedule_role_arn = "arn:aws:iam::123456789012:role/schedules"
+    schedule_role_arn = f"arn:aws:iam::{ACCOUNT}:role/schedules"
 
     def __init__(self) -> None:
         self.clients = Clients(session=_session(), socket_endpoint=SOCKET_ENDPOINT)
@@ -54,7 +57,7 @@ class AwsInProcess:
     @cached_property
     def queue_arns(self) -> dict[str, str]:
         """ARNs of the queues, by short name."""
-        return {name: _arn_of(self.clients.sqs, url) for name, url in self.queue_urls.items()}
+        return {name: f"arn:aws:sqs:{REGION}:{ACCOUNT}:{name}" for name in self.queue_urls}
 
     @cached_property
     def schedule_group(self) -> str:
@@ -149,11 +152,6 @@ def _index(name: str, partition: str, sort: str) -> dict[str, Any]:
 
 def _key_schema(partition: str, sort: str) -> list[dict[str, str]]:
     return [{"AttributeName": partition, "KeyType": "HASH"}, {"AttributeName": sort, "KeyType": "RANGE"}]
-
-
-def _arn_of(sqs: Any, url: str) -> str:
-    answer = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])
-    return str(answer["Attributes"]["QueueArn"])
 
 
 @contextmanager
