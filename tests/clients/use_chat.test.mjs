@@ -42,11 +42,14 @@ after(async () => {
 // A component with a chat, and what it shows now.
 class Mounted {
   token = null;
+  cameBack = false;
   moments = [];
 
   constructor(base, session, messages = []) {
     this.session = session;
     const transport = LINKS.browser.transport(base, this);
+    const reconnect = transport.reconnectToStream.bind(transport);
+    transport.reconnectToStream = (options) => reconnect(options).finally(() => (this.cameBack = true));
     const Conversation = () => {
       this.chat = useChat({
         id: session,
@@ -78,7 +81,9 @@ class Mounted {
     return this.token === null ? {} : { "x-resume-token": this.token };
   }
 
-  say(text) {
+  // The end of a way back that found nothing makes the chat `ready`, also when it has been sent a message meanwhile.
+  async say(text) {
+    await until(() => this.cameBack && this.chat.status === "ready", "nothing to come back to");
     this.chat.sendMessage({ id: `${this.session}.1`, role: "user", parts: [{ type: "text", text }] });
   }
 }
@@ -113,7 +118,7 @@ it("comes back when it is shown again after its connection broke, also to a turn
     const session = fresh("shown");
     const wish = `talk hold:${session}`;
     const component = await mounted(proxy.line(session, { frames: 11 }), session);
-    component.say(wish);
+    await component.say(wish);
     await until(() => component.chat.status === "error", "the break");
     assert.ok(component.texts[0]?.length > 0, "what it had");
 
@@ -132,7 +137,7 @@ it("comes back when it is shown again after its connection broke, also to a turn
 
 it("sends a decision, and shows what came of it in the same message", async () => {
   const component = await mounted(server.url, fresh("decide"));
-  component.say("refund 7");
+  await component.say("refund 7");
   await until(() => component.chat.status === "ready" && component.message, "the question");
 
   const [call] = calls(component.message);
