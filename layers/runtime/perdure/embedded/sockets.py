@@ -32,7 +32,7 @@ from perdure.api.frames import (
 )
 from perdure.core.codec import format_time
 from perdure.embedded.clock import SystemClock, new_id
-from perdure.errors import PerdureError, RequestError, TooManyRequestsError
+from perdure.errors import PerdureError, RequestError, TooManyRequestsError, TransientError
 from perdure.operator_events import tell
 from perdure.ports import Clock
 from perdure.service import Caller, Service
@@ -148,23 +148,15 @@ class _Connection:
             message = await self._socket.receive()
             if message["type"] == "websocket.disconnect":
                 return
-            try:
-                await self._take(message.get("text"))
-            except (TimeoutError, WebSocketDisconnect):
-                await self._close(TRY_AGAIN_LATER)
-
-    async def _take(self, text: str | None) -> None:
-        try:
-            await self._carry_out(text)
-        except RequestError as error:
-            await self._say(error_frame(error, text))
+            text = message.get("text")
+            await self._guarded(self._answered(text, self._carry_out(text)))
 
     async def _carry_out(self, text: str | None) -> None:
         frame = read_frame(text)
         if isinstance(frame, Ping):
             await self._say(PONG)
         elif isinstance(frame, SocketCommand):
-            self._aside(self._acknowledge(frame, text))
+            self._aside(text, self._acknowledge(frame))
         elif isinstance(frame, Attach):
             attachment = Attachment(frame.session_id, frame.after)
             await begun(self._service, self._caller, attachment)
@@ -175,15 +167,15 @@ class _Connection:
         elif isinstance(frame, ChatAbort):
             await self._end(f"request {frame.request_id}")
         else:
-            self._aside(self._chat(frame, text))
+            self._aside(text, self._chat(frame))
 
-    def _aside(self, work: Coroutine[Any, Any, None]) -> None:
+    def _aside(self, text: str | None, work: Coroutine[Any, Any, None]) -> None:
         if len(self._commands) >= MAX_COMMANDS:
             work.close()
             raise TooManyRequestsError(
                 f"this connection has {MAX_COMMANDS} commands under way: send the next when one was answered"
             )
-        task = asyncio.create_task(self._guarded(work))
+        task = asyncio.create_task(self._guarded(self._answered(text, work)))
         self._commands.add(task)
         task.add_done_callback(self._commands.discard)
 
@@ -196,21 +188,22 @@ class _Connection:
             tell("fault", "a frame could not be carried out", error=error)
             await self._close(TRY_AGAIN_LATER)
 
-    async def _acknowledge(self, command: SocketCommand, text: str | None) -> None:
+    async def _answered(self, text: str | None, work: Coroutine[Any, Any, None]) -> None:
+        """Say why a frame could not be carried out, to whoever sent it; after a transient failure it may come again."""
         try:
-            await self._say(await acknowledged(command, self._service, self._caller))
-        except RequestError as error:
+            await work
+        except (RequestError, TransientError) as error:
             await self._say(error_frame(error, text))
 
-    async def _chat(self, frame: ChatSend | ChatResume, text: str | None) -> None:
-        try:
-            answer = await chat_answer(frame, self._service, self._caller)
-            if answer is None:
-                await self._say(no_active(frame))
-            else:
-                await self._deliver(f"request {frame.request_id}", answer)
-        except RequestError as error:
-            await self._say(error_frame(error, text))
+    async def _acknowledge(self, command: SocketCommand) -> None:
+        await self._say(await acknowledged(command, self._service, self._caller))
+
+    async def _chat(self, frame: ChatSend | ChatResume) -> None:
+        answer = await chat_answer(frame, self._service, self._caller)
+        if answer is None:
+            await self._say(no_active(frame))
+        else:
+            await self._deliver(f"request {frame.request_id}", answer)
 
     async def _deliver(self, name: str, delivery: Delivery) -> None:
         """Begin a delivery; an earlier one of the same name ends."""
