@@ -21,11 +21,12 @@ from perdure.checks import Caller
 from perdure.core.cursor import Cursor
 from perdure.core.expected import awaited_steps
 from perdure.core.head import Head
-from perdure.errors import NotFoundError, PerdureError, StoreUnavailableError
+from perdure.errors import NotFoundError, PerdureError, RequestError, StoreUnavailableError, TransientError
 from perdure.feed import Feed, Follower
+from perdure.operator_events import tell
 from perdure.ports import NewId, Ports, SessionKey
 from perdure.reading import Reader
-from perdure.streams.delivery import Delivery
+from perdure.streams.delivery import Attachment, Delivery
 from perdure.streams.kinds import restored
 from perdure.streams.parts import frame_texts
 
@@ -53,7 +54,8 @@ LOOK_AGAIN_SECONDS = 0.02
 """Rest before a session is read again that was seen as it was before the commit which woke the pump."""
 
 TAKES = 3
-"""Times that a pump tries to take a place that becomes free at that moment, or of which no answer came."""
+"""Times that a pump tries to take a place that becomes free at that moment, or of which no answer came; and to leave
+one to which somebody comes at that moment."""
 
 
 class _GoneError(Exception):
@@ -109,8 +111,13 @@ class Pump:
                 await self._send_all(taken, owner, version)
         except _GoneError:
             await self._forget(subscription)
-        except PerdureError as error:
+        except TransientError as error:
             logger.warning("a viewer could not be told", extra={"error": error.code})
+            if subscription.kind != Attachment.kind:  # its viewer never pings, and would wait for ever
+                await self.close(subscription.connection_id)
+        except Exception as error:  # noqa: BLE001 - the edge: it is told, and this connection alone ends
+            tell("fault", "a delivery failed", error=error, session_id=subscription.key.session_id)
+            await self.close(subscription.connection_id)
 
     async def close(self, connection_id: str) -> None:
         """End a connection. Its client comes back, or not."""
@@ -156,13 +163,12 @@ class Pump:
                     state = delivery.state_behind(frame)
                     if state is not None and frame is not frames[-1] and self._ports.clock.now() >= ends_at:
                         raise _UnsentError
-            except NotFoundError as error:
+            except RequestError as error:
                 await self._deny(taken, delivery, error)
                 return
             except (_UnsentError, PerdureError) as error:
                 unsure = isinstance(error, _UnsentError) and error.may_have_come  # its number may be taken
-                stays = delivery.may_repeat or (not unsure and await self._goes_on(taken.key))
-                await self._give_up(taken, owner, state if stays else None)
+                await self._give_up(taken, owner, delivery, None if unsure and not delivery.may_repeat else state)
                 return
             if delivery.ended:
                 await self._subscriptions.remove(taken.key, taken.connection_id, taken.name)
@@ -170,11 +176,10 @@ class Pump:
             late = self._ports.clock.now() >= ends_at
             if more and not late:
                 continue
-            leave = late and (delivery.may_repeat or await self._goes_on(taken.key))
-            if late and not leave and more:
-                await self._break_off(taken)  # nobody would ever ask for the rest
+            if late:
+                await self._give_up(taken, owner, delivery, delivery.state(), has_all=not more)
                 return
-            wakes = await self._subscriptions.release(taken, owner, delivery.state(), though_woken=leave)
+            wakes = await self._subscriptions.release(taken, owner, delivery.state())
             if wakes is None:
                 return
             taken = replace(taken, wakes=wakes)
@@ -187,16 +192,23 @@ class Pump:
         except PerdureError:
             return False
 
-    async def _give_up(self, taken: Subscription, owner: str, state: JsonObject | None) -> None:
-        """Leave a viewer to whom something could not be sent where it stands, for the next pump.
+    async def _give_up(
+        self, taken: Subscription, owner: str, delivery: Delivery, state: JsonObject | None, *, has_all: bool = False
+    ) -> None:
+        """Leave a viewer where it stands, for the next pump. One that never pings needs a change that is still to come.
 
         Args:
             state: Where that is. None: it can't be told.
+            has_all: It has been sent all that there was.
         """
-        if state is not None:
-            await self._subscriptions.release(taken, owner, state, though_woken=True)
-        else:
-            await self._break_off(taken)
+        pings, looks = delivery.may_repeat, 0
+        while state is not None and looks < TAKES and (pings or has_all or await self._goes_on(taken.key)):
+            wakes = await self._subscriptions.release(taken, owner, state, though_woken=pings)
+            if wakes is None:
+                return
+            taken, has_all = replace(taken, wakes=wakes), False  # what woke it may have been the last change
+            looks += 1
+        await self._break_off(taken)
 
     async def _frames(self, taken: Subscription, delivery: Delivery, version: int) -> tuple[list[JsonObject], bool]:
         """Return the frames of what follows, and whether there may be more by now.
@@ -233,7 +245,7 @@ class Pump:
         caller = Caller(tenant=holder.tenant, actor=holder.actor, until=holder.until)
         check_access(self._authorize(), caller, taken.key, head, "read")
 
-    async def _deny(self, taken: Subscription, delivery: Delivery, error: NotFoundError) -> None:
+    async def _deny(self, taken: Subscription, delivery: Delivery, error: RequestError) -> None:
         """Say why nothing more comes. With its token a connection ends as a whole."""
         await self._subscriptions.remove(taken.key, taken.connection_id, taken.name)
         for frame in delivery.refused(error.code, error.message):
