@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from perdure.api import sse
+from perdure.core.cursor import Cursor
 from perdure.core.decision import Decision
 from perdure.core.entries import Entry
 from perdure.core.values import replace
@@ -78,3 +79,37 @@ async def test_an_unknown_cursor_and_one_of_another_session_are_refused() -> Non
         with pytest.raises(InvalidRequestError) as refused:
             await stage.service.events(LOCAL_CALLER, "s-2", after=events[-1]["cursor"])
         assert refused.value.code == "invalid_cursor"
+
+
+@pytest.mark.parametrize("ahead", [2, 50])
+@pytest.mark.parametrize("wait_seconds", [0, 20])
+async def test_a_cursor_ahead_of_its_session_is_refused_at_once_and_one_at_its_end_is_good(
+    ahead: int, wait_seconds: float
+) -> None:
+    """A session that was restored from a copy, or begun anew in a new file: its reader would hear nothing for long."""
+    async with open_stage(an_agent()) as stage:
+        await stage.send("one")
+        await stage.run_all()
+        version = (await stage.store.load(SESSION)).head.version
+        places = [Cursor(version=version + more).encode("s-1") for more in (1, ahead)]
+
+        assert await read(stage, places[0]) == []
+        for asked in (stage.service.events, stage.service.feed):
+            with pytest.raises(InvalidRequestError) as refused:
+                await asked(LOCAL_CALLER, "s-1", after=places[1], wait_seconds=wait_seconds)
+            assert refused.value.code == "invalid_cursor"
+
+
+async def test_a_cursor_is_not_refused_for_a_read_that_is_a_moment_old() -> None:
+    async with open_stage(an_agent()) as stage:
+        await stage.send("one")
+        old = await stage.store.read(SESSION)
+        await stage.run_all()
+        version = (await stage.store.load(SESSION)).head.version
+        assert version > old.head.version
+
+        async def read_old(*_: Any, **__: Any) -> Any:
+            return replace(old, entries=())
+
+        stage.store.read = read_old  # type: ignore[method-assign]
+        assert await read(stage, Cursor(version=version + 1).encode("s-1")) == []

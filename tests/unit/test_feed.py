@@ -80,6 +80,24 @@ async def test_progress_of_a_running_step_is_numbered_and_gone_with_its_commit()
         assert not [item for item in (await feed_of(stage)).items if isinstance(item, Live)]
 
 
+async def test_a_feed_that_ends_with_its_limit_does_not_say_that_it_was_all() -> None:
+    model = HangingModel(TextDelta("Hel"), TextDelta("lo"))
+    async with open_stage(an_agent(model=model)) as stage:
+        await stage.send("go")
+        running = asyncio.create_task(run_model(stage.deps, stage.taken()))
+        await model.waiting.wait()
+        committed = [item for item in (await feed_of(stage)).items if isinstance(item, Commit)]
+
+        feed = await feed_of(stage, limit=len(events_of(committed)))
+        rest = await feed_of(stage, after=feed.cursor)
+        await stage.stop()
+        await running
+
+    assert (list(feed.items), feed.whole) == (committed, False)
+    assert any(isinstance(item, Live) for item in rest.items)
+    assert rest.whole
+
+
 async def test_the_place_of_a_turn_is_right_before_the_commit_that_opened_it() -> None:
     async with open_stage(a_desk()) as stage:
         await stage.send("go")

@@ -142,7 +142,6 @@ async def test_a_broken_cursor_or_one_of_another_session_is_refused(cursor: str)
 @pytest.mark.parametrize(
     "cursor",
     [
-        Cursor(version=999_999_999_999),
         Cursor(version=3, index=999_999),
         Cursor(version=0, index=7),
         Cursor(version=1, progress=(("model-1-0", 1, 999), ("nobody", 9, 9))),

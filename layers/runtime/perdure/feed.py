@@ -16,6 +16,7 @@ from perdure.core.cursor import Cursor, StepProgress
 from perdure.core.expected import Dispatch, awaited_steps
 from perdure.core.head import Head
 from perdure.core.public import public_event
+from perdure.errors import InvalidRequestError
 from perdure.ports import LiveEvent, Ports, SessionKey
 from perdure.reading import Reader
 
@@ -218,7 +219,7 @@ class Follower:
         clock = self._ports.clock
         give_up = clock.now().timestamp() + wait_seconds
         looks = 0
-        if head is not None and after.version > head.version and wait_seconds > 0:
+        if head is not None and after.version == head.version + 1 and wait_seconds > 0:
             looks = 1
             await self._more(key, head, after.progress, wait_seconds)
         while True:
@@ -257,6 +258,8 @@ class Follower:
 
     async def _now(self, key: SessionKey, after: Cursor, limit: int, *, messages: bool) -> _Seen:
         log = await self._ports.store.read(key, first=max(after.version, 1), limit=limit)
+        if after.version > log.head.version + 1:
+            await self._check_reached(key, after)
         running = awaited_steps(log.head)
         progress = _of_running(after.progress, running)
         said = await self._reader.messages_of(key, log.entries, log.head) if messages else {}
@@ -281,13 +284,26 @@ class Follower:
                 size += sum(map(wire_size, (*shown, *told)))
             if events >= limit or size >= FEED_BYTES:
                 break
-        whole = place.version > log.head.version or log.head.version == 0
-        if whole and events < limit:
+        whole = (place.version > log.head.version or log.head.version == 0) and events < limit
+        if whole:
             turn_id = log.head.turn.turn_id if log.head.turn else None
             live, place = await self._progress(key, turn_id, running, after, place, limit - events)
             items += live
             whole = events + len(live) < limit
         return _Seen(items=items, place=place, head=log.head, whole=whole)
+
+    async def _check_reached(self, key: SessionKey, after: Cursor) -> None:
+        """Refuse a place that a session has not come to: it was restored, or begun anew. What was read may be old.
+
+        Raises:
+            InvalidRequestError: `invalid_cursor`. Whoever waited there would miss all that happens until then.
+        """
+        head = (await self._ports.store.load(key)).head
+        if head.version and after.version > head.version + 1:
+            raise InvalidRequestError(
+                "this cursor lies ahead of its session, which may have been restored: begin with its snapshot",
+                code="invalid_cursor",
+            )
 
     async def _progress(
         self,

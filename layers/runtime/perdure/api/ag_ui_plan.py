@@ -291,7 +291,10 @@ class _Planner:
             return None
         session_id = self._input.thread_id
         after = Cursor(version=version).encode(session_id)
-        feed = await self._service.feed(self._caller, session_id, after=after, limit=1)
+        try:
+            feed = await self._service.feed(self._caller, session_id, after=after, limit=1)
+        except InvalidRequestError:
+            return None  # it names a version that the session has not come to
         events = getattr(feed.items[0], "events", ()) if feed.items else ()
         return next((event["turn_id"] for event in events if "turn_id" in event), None)
 
