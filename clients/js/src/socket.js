@@ -56,7 +56,8 @@ export function socketLink({ api, WebSocket, environment, onChange }) {
         cancelPong?.();
         cancelPong = null;
         const frame = parts(JSON.parse(data));
-        if (frame) take(frame, denied);
+        if (frame && frame.type === undefined) lost(new TypeError(frame.message)); // of API Gateway: a frame was lost, it says not which
+        else if (frame) take(frame, denied);
       };
       current.onclose = () => closed || lost(new TypeError("the connection was closed"));
       current.onerror = () => {}; // a close follows

@@ -82,3 +82,43 @@ test("a session that was purged is shown as empty, and attached to when it begin
   await time.pass(3000);
   assert.equal(text({ session }), "Where is order 7?|It is on its way.");
 });
+
+/** A server whose gateway says, instead of it, that it failed at the first frame of a type, as API Gateway does: with no word of which frame. */
+function failing(type) {
+  const server = fakeServer(vector("turn"));
+  const time = fakeTime();
+  const client = createClient({ url: "http://server", transport: "socket", environment: time, fetch: server.fetch, WebSocket: server.WebSocket });
+  const { send } = server.WebSocket.prototype;
+  let failed = false;
+  server.WebSocket.prototype.send = function (sent) {
+    if (failed || JSON.parse(sent).type !== type) return send.call(this, sent);
+    failed = true;
+    const said = { message: "Internal server error", connectionId: "c-1=", requestId: "r-1=" };
+    return setImmediate(() => this.onmessage({ data: JSON.stringify(said) }));
+  };
+  return { server, time, session: client.session("s-1") };
+}
+
+test("a session whose attachment the gateway lost is attached on another connection", async () => {
+  const { server, time, session } = failing("attach");
+  server.told = 4;
+  session.subscribe(() => {});
+  await settled();
+  assert.equal(session.connection.status, "waiting");
+
+  await time.pass(1000);
+  assert.equal(session.connection.status, "open");
+  assert.equal(text({ session }), "Where is order 7?|It is on its way.");
+  assert.equal(server.sockets[0].closed, true);
+});
+
+test("a command whose answer the gateway lost is no command that waits for ever", async () => {
+  const { time, session } = failing("command");
+  session.subscribe(() => {});
+  await settled();
+  const sent = session.actions.send("Where is order 7?", { idempotencyKey: "m-1" });
+  await assert.rejects(Promise.resolve(sent), { name: "UnsettledError" });
+
+  await time.pass(1000);
+  assert.equal(session.connection.status, "open");
+});
