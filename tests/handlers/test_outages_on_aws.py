@@ -24,6 +24,7 @@ from perdure.testing.lambda_harness import SWEEP_EVERY, LambdaHarness
 from tests.audit.roles import clients_of
 from tests.handlers.agents import SESSION, an_agent, results, send, snapshot
 from tests.handlers.conftest import harness
+from tests.handlers.test_viewers_on_aws import LOOK_UP, a_viewer
 
 __all__ = ["harness"]
 
@@ -182,3 +183,26 @@ def test_when_every_kind_of_call_goes_unanswered_once_only_the_message_that_was_
     assert asked_after < SWEEP_EVERY + timedelta(seconds=10)
     assert results(harness) == [("refund", "succeeded")]
     assert calls == [1]
+
+
+def test_a_viewer_whose_first_frame_was_lost_is_told_with_its_next_ping_that_it_is_attached(
+    harness: LambdaHarness,
+) -> None:
+    """Where nothing more happens no commit makes up for it, and its client drops what it is sent until then."""
+    send(harness, LOOK_UP)
+    harness.settle()
+    viewer = a_viewer(harness)
+    end = snapshot(harness)["cursor"]
+    lost = iter([ReadTimeoutError(endpoint_url="https://socket.example")])
+
+    def lose(_connection_id: str) -> None:
+        for error in lost:
+            raise error
+
+    harness.gateway.during_post = lose
+    harness.gateway.send(viewer, {"type": "attach", "session_id": "case-42", "after": end})
+    before = [frame["type"] for frame in viewer.frames]
+    harness.gateway.send(viewer, {"type": "ping"})
+
+    assert before == []
+    assert [frame["type"] for frame in viewer.frames] == ["attached", "pong"]

@@ -170,8 +170,8 @@ class _Frames:
 
     async def _catch_up(self, subscription: Subscription) -> None:
         head = await self._container.store.peek(subscription.key)
-        cursor = subscription.state["cursor"]
-        if cursor is not None and not awaited_steps(head):
+        cursor, opened = subscription.state["cursor"], subscription.state["opened"]
+        if cursor is not None and opened and not awaited_steps(head):
             place = Cursor.decode(cursor, subscription.key.session_id)
             if place.version > head.version:
                 return
