@@ -206,3 +206,31 @@ def test_a_viewer_whose_first_frame_was_lost_is_told_with_its_next_ping_that_it_
 
     assert before == []
     assert [frame["type"] for frame in viewer.frames] == ["attached", "pong"]
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        {"type": "attach", "session_id": "case-42", "after": "broken"},
+        {"type": "resume", "requestId": "r-1", "id": "case-42"},
+        {"type": "command", "request_id": "r-1", "operation": "no_such_operation"},
+        {"type": "command", "request_id": "r-1", "operation": "list_messages", "session_id": "case-42"},
+    ],
+)
+def test_a_connection_on_which_an_answer_was_lost_ends_so_that_nobody_waits_for_it(
+    harness: LambdaHarness, frame: dict[str, Any]
+) -> None:
+    """Only what API Gateway itself passes on, a small answer to a frame that has one, can't be lost."""
+    send(harness, "x" * 40_000)
+    harness.settle()
+    viewer = a_viewer(harness)
+    posts: list[str] = []
+
+    def lose(connection_id: str) -> None:
+        posts.append(connection_id)
+        raise ReadTimeoutError(endpoint_url="https://socket.example")
+
+    harness.gateway.during_post = lose
+    answer = harness.gateway.send(viewer, frame)
+
+    assert (answer == {}, viewer.closed) == (bool(posts), bool(posts))

@@ -128,13 +128,14 @@ class Pump:
         except (BotoCoreError, ClientError) as error:
             logger.info("a connection was closed already", extra={"error": type(error).__name__})
 
-    async def post(self, connection_id: str, frame: JsonObject) -> bool:
-        """Send one frame, in parts if it is large. False: the connection is gone, or takes nothing."""
+    async def post(self, connection_id: str, frame: JsonObject) -> None:
+        """Send one frame, in parts if it is large. Nobody sends it again, so a connection that does not take it ends."""
         try:
             await self._post(connection_id, frame)
-        except (_GoneError, _UnsentError):
-            return False
-        return True
+        except _UnsentError:
+            await self.close(connection_id)
+        except _GoneError:
+            return
 
     async def _take(self, subscription: Subscription, owner: str) -> Subscription | None:
         """Take the pump's place, or leave the work to whoever has it."""
