@@ -129,7 +129,7 @@ class Pump:
             logger.info("a connection was closed already", extra={"error": type(error).__name__})
 
     async def post(self, connection_id: str, frame: JsonObject) -> None:
-        """Send one frame, in parts if it is large. Nobody sends it again, so a connection that does not take it ends."""
+        """Send one frame, in parts if it is large. Nobody sends it again: a connection that does not take it ends."""
         try:
             await self._post(connection_id, frame)
         except _UnsentError:
