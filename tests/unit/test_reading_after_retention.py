@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from typing import Any, cast
 
@@ -9,7 +10,7 @@ import pytest
 
 from perdure.models.scripted import ScriptedModel, user_texts
 from perdure.service import LOCAL_CALLER
-from perdure.testing.conformance.builders import deleted_before
+from perdure.testing.conformance.builders import a_tombstone, deleted_before
 from perdure.testing.fixtures import SESSION, Stage, open_stage
 from tests.unit.steps.builders import an_agent
 
@@ -82,3 +83,20 @@ async def test_the_snapshot_has_the_settings_and_the_steered_messages() -> None:
             ("m-2", "queued"),
         ]
         assert shown["state"]["version"] == (await stage.head()).version
+
+
+async def test_whoever_follows_what_was_purged_waits_until_it_begins_anew() -> None:
+    async with open_stage(an_agent(model=ECHO)) as stage:
+        await four_turns(stage)
+        cursor = (await stage.snapshot())["cursor"]
+        purged = await a_tombstone(stage.store, SESSION)
+        await stage.deps.ports.live.changed(SESSION, purged.head)
+
+        viewer = asyncio.create_task(stage.service.events(LOCAL_CALLER, "s-1", after=cursor, wait_seconds=20))
+        await stage.clock.settle()
+        assert not viewer.done(), "else a stream would ask again and again without a rest"
+        await stage.send("anew")
+        await stage.clock.settle()
+
+        told = [event["type"] for event in (await viewer)["events"]]
+    assert told == ["turn_started"]

@@ -195,7 +195,9 @@ class Service(
         cursor = Cursor.decode(after, session_id) if after is not None else Cursor()
         head = await self._visible(caller, key)
         if head is None:
-            await self._ports.live.wait(key, version=0, seen=0, timeout_seconds=self._wait_of(caller, wait_seconds))
+            there = await self._ports.store.peek(key)  # what a purge left has a version, which is nothing to wake for
+            version, seconds = 0 if there.exists else there.version, self._wait_of(caller, wait_seconds)
+            await self._ports.live.wait(key, version=version, seen=0, timeout_seconds=seconds)
             if not await self._visible(caller, key):
                 return {"events": [], "cursor": cursor.encode(session_id)}
         page = await self._follower.events(
