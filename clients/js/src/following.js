@@ -3,6 +3,8 @@
 import { connection } from "./connection.js";
 import { ApiError } from "./http.js";
 
+const SILENCE_MS = 45_000; // a server is never silent for longer than 20 s: behind a network that went away nobody says so
+
 /**
  * Follow a session over HTTP, with a follower as in `socket.js`. Returns `{ restart(), close(), retryNow(), giveUp(), state }`.
  */
@@ -12,11 +14,20 @@ export function streamLink({ api, environment, sessionId, follower }) {
   function open({ opened, lost, denied }) {
     const aborter = new AbortController();
     const told = { opened: false };
+    let cancelSilence = null;
+
+    function heard() {
+      cancelSilence?.();
+      cancelSilence = environment.after(SILENCE_MS, () => lost(new TypeError("the server no longer answers")));
+    }
+
+    heard();
 
     api
       .follow(sessionId, {
         cursor: follower.cursor,
         signal: aborter.signal,
+        onHeard: () => aborter.signal.aborted || heard(),
         onOpen() {
           if (told.opened) return;
           told.opened = true;
@@ -34,7 +45,10 @@ export function streamLink({ api, environment, sessionId, follower }) {
           else lost(error);
         },
       );
-    return () => aborter.abort();
+    return () => {
+      cancelSilence();
+      aborter.abort();
+    };
   }
 
   link.start();

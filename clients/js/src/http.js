@@ -86,16 +86,16 @@ export function httpApi({ url, streamUrl, socketUrl, token, getToken = () => tok
      * Follow the events of a session from a cursor until `signal` aborts; returns when the server ends the stream.
      *
      * Where nothing can be streamed, pages are asked for, which wait for their first event. `onOpen()`: the server answers;
-     * `onEvents(events, cursor, whole)`: `whole` says that nothing is missing before them.
+     * `onHeard()`: it still does, whatever it says; `onEvents(events, cursor, whole)`: `whole` says that nothing is missing before them.
      */
-    async follow(sessionId, { cursor, signal, onOpen, onEvents }) {
+    async follow(sessionId, { cursor, signal, onOpen, onHeard, onEvents }) {
       const path = `/v1/sessions/${segment(sessionId)}/events`;
       const headers = await authorized({ Accept: "text/event-stream" });
       const { stream } = await addresses();
       const response = await fetches(stream + withQuery(path, { after: cursor() }), { headers, signal, cache: "no-store" });
       if (response.ok && response.headers.get("content-type")?.startsWith("text/event-stream")) {
         onOpen();
-        await readStream(response, onEvents);
+        await readStream(response, onHeard, onEvents);
         return;
       }
       const refused = response.ok ? null : await errorOf(response);
@@ -103,18 +103,20 @@ export function httpApi({ url, streamUrl, socketUrl, token, getToken = () => tok
       for (let wait = 0; ; wait = WAIT_SECONDS) {
         const page = await get(path, { after: cursor(), limit: PAGE, wait_seconds: wait }, signal);
         onOpen();
+        onHeard();
         onEvents(page.events, page.cursor, true);
       }
     },
   };
 }
 
-async function readStream(response, onEvents) {
+async function readStream(response, onHeard, onEvents) {
   const take = eventReader();
   const reader = response.body.getReader();
   for (;;) {
     const { done, value } = await reader.read();
     if (done) return;
+    onHeard();
     const events = take(value).map(({ data }) => JSON.parse(data));
     if (events.length) onEvents(events, undefined, false);
   }
