@@ -32,14 +32,12 @@ const FOLDS = {
     return event.sequence === undefined ? ended : markPartial(ended, event);
   },
   model_retry_scheduled: (state, event) =>
-    withStep(count(state, event, "reconnects"), event, { retry: { ...event.payload, at: event.at } }),
+    withStep(state, event, { retry: { ...event.payload, at: event.at } }),
   attempt_reset: resetAttempt,
   text_delta: (state, event) => appendPartial(state, event, "text"),
   reasoning_delta: (state, event) => appendPartial(state, event, "reasoning"),
   "tool.arguments_delta": appendDraft,
   "progress.gap": markIncomplete,
-  usage_recorded: (state, event) =>
-    event.step_execution_id ? withStep(state, event, { usage: event.payload.recorded }) : state,
 
   tool_call_deferred: (state, event) => {
     const { tool_call_id: id, tool_name: name, effect, requires_approval: asks } = event.payload;
@@ -68,11 +66,6 @@ const FOLDS = {
 export function foldEvent(state, event) {
   const fold = Object.hasOwn(FOLDS, event.type) ? FOLDS[event.type] : null;
   return fold ? fold(state, { ...event, payload: event.payload ?? {} }) : state;
-}
-
-/** How often something happened in a step: what was seen live is told again by the durable record. */
-export function total(counts) {
-  return Object.values(counts ?? {}).reduce((sum, { live, durable }) => sum + Math.max(live, durable), 0);
 }
 
 function takeCallEvent(before, event) {
@@ -120,7 +113,7 @@ function currentStep(state, event) {
   if (attempt < known.attempt) return null;
   const step =
     attempt > known.attempt
-      ? { ...known, attempt, firstStartedAt: known.firstStartedAt ?? known.startedAt, startedAt: undefined, endedAt: undefined, retry: undefined, status: "waiting" }
+      ? { ...known, attempt, startedAt: undefined, endedAt: undefined, retry: undefined, status: "waiting" }
       : known;
   if (state.steps[id]) return { state, step };
   const listed = [...(state.turns[event.turn_id]?.steps ?? []), id];
@@ -149,29 +142,21 @@ function endStep(state, event, status) {
   return withStep(state, event, { status, endedAt: event.at, retry: undefined });
 }
 
-function count(state, event, what) {
-  const id = event.step_execution_id;
-  const current = currentStep(state, { ...event, attempt: state.steps[id]?.attempt ?? event.attempt });
-  if (!current) return state;
-  const source = event.sequence === undefined ? "live" : "durable";
-  const counts = current.step[what] ?? {};
-  const attempt = event.attempt ?? current.step.attempt;
-  const seen = counts[attempt] ?? { live: 0, durable: 0 };
-  const next = { ...current.step, [what]: { ...counts, [attempt]: { ...seen, [source]: seen[source] + 1 } } };
-  return { ...current.state, steps: { ...current.state.steps, [id]: next } };
-}
-
 // A reset drops the partial, but not a second time when the record of a live reset arrives: by then the partial is
 // already the next try's text.
 function resetAttempt(state, event) {
-  const before = state.steps[event.step_execution_id]?.resets?.[event.attempt] ?? { live: 0, durable: 0 };
-  const counted = count(state, event, "resets");
-  if (event.sequence !== undefined && before.durable < before.live) return counted;
-  const { [event.step_execution_id]: partial, ...others } = counted.partials;
-  const dropped = partial && partial.attempt <= event.attempt ? { ...counted, partials: others } : counted;
-  const step = dropped.steps[event.step_execution_id];
-  if (!step || step.attempt > event.attempt || step.endedAt) return dropped;
-  return withStep(dropped, event, { status: "waiting", lastReset: event.payload.reason });
+  const { step_execution_id: id, attempt = 1 } = event;
+  if (!id) return state;
+  const key = `${id}/${attempt}`;
+  const before = state.resets[key] ?? { live: 0, durable: 0 };
+  const source = event.sequence === undefined ? "live" : "durable";
+  const counted = { ...state, resets: { ...state.resets, [key]: { ...before, [source]: before[source] + 1 } } };
+  if (source === "durable" && before.durable < before.live) return counted;
+  const { [id]: partial, ...others } = counted.partials;
+  const dropped = partial && partial.attempt <= attempt ? { ...counted, partials: others } : counted;
+  const step = dropped.steps[id];
+  if (!step || step.attempt > attempt || step.endedAt) return dropped;
+  return withStep(dropped, event, { status: "waiting" });
 }
 
 function appendPartial(state, event, field) {

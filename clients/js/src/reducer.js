@@ -25,6 +25,7 @@ export function initialState(sessionId) {
     title: null, // as the last event told
     progress: {}, // by step id: { attempt, seen }: how far its live events were taken
     lost: null, // the gap in live events that a new start of the stream did not fill: they are gone
+    resets: {}, // by step id and attempt: how often its text was dropped, as seen live and as told by the record
     turns: {}, // by turn id, in the order in which they started
     steps: {}, // by step id, in the order in which they were heard of
     calls: {}, // by tool call id: what only events tell about a call
@@ -140,15 +141,22 @@ function stateOfSnapshot(sessionId, snapshot) {
   return takeSnapshot(initialState(sessionId), { snapshot, restart: true });
 }
 
-// A server's state is the beginning of a page's, and no news to a page that knows more.
+// A server's state is the beginning of a page's, and no news to a page that knows as much. Not even that there is no
+// session: it was rendered before this one began.
 function takeInitial(state, initial) {
   if (state.snapshot === null && state.sequence === null) {
     const { outbox, doing, deciding, stopping } = state;
     return { ...initial, outbox, doing, deciding, stopping };
   }
-  if (!initial.snapshot) return state;
+  if (!initial.snapshot || isKnown(state, initial)) return state;
   const { messages, nextBefore, asOf } = initial;
   return takeSnapshot(state, { snapshot: { ...initial.snapshot, messages, next_before: nextBefore ?? undefined }, asOf });
+}
+
+function isKnown({ snapshot, asOf }, initial) {
+  const known = snapshot?.state?.version ?? 0;
+  const version = initial.snapshot.state?.version ?? 0;
+  return snapshot !== null && (version < known || (version === known && initial.asOf <= asOf));
 }
 
 function takeMessages(state, messages) {

@@ -176,15 +176,24 @@ def _take_messages(state: JsonObject, action: Mapping[str, Any]) -> JsonObject:
 
 
 def _take_initial(state: JsonObject, action: Mapping[str, Any]) -> JsonObject:
-    """Somebody else's state is a beginning, and no news to a viewer that knows more."""
+    """Somebody else's state is a beginning, and no news to a viewer that knows as much.
+
+    Not even that there is no session: it was made before this one began.
+    """
     begun = initial_state(state["session_id"])
     initial = action.get("state") or _take_snapshot(begun, {"snapshot": action["snapshot"], "restart": True})
     if state["snapshot"] is None and state["sequence"] is None:
         return {**initial, **{name: state[name] for name in _LOCAL}}
-    if initial["snapshot"] is None:
+    if initial["snapshot"] is None or _is_known(state, initial):
         return state
     snapshot = {**initial["snapshot"], "messages": initial["messages"], "next_before": initial["next_before"]}
     return _take_snapshot(state, {"snapshot": snapshot, "as_of": initial["as_of"]})
+
+
+def _is_known(state: JsonObject, initial: JsonObject) -> bool:
+    known, version = _version(state["snapshot"]), _version(initial["snapshot"])
+    same = version == known and initial["as_of"] <= state["as_of"]
+    return state["snapshot"] is not None and (version < known or same)
 
 
 def _restarted(state: JsonObject, _action: Mapping[str, Any]) -> JsonObject:

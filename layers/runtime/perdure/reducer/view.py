@@ -120,8 +120,12 @@ def _stored(state: JsonObject) -> list[JsonObject]:
 
 def _live(state: JsonObject) -> list[JsonObject]:
     partials = [_preview_of(state, partial) for partial in state["partials"].values()]
-    shown = [p for p in partials if (p["segments"] or p["drafts"]) and not _is_stored(state, p)]
+    shown = [p for p in partials if _has_something(p) and not _is_stored(state, p)]
     return [_live_message(state, partial) for partial in shown]
+
+
+def _has_something(partial: JsonObject) -> bool:
+    return bool(partial["drafts"]) or any(part["text"] for part in partial["segments"])
 
 
 def _preview_of(state: JsonObject, partial: JsonObject) -> JsonObject:
@@ -135,7 +139,7 @@ def _preview_of(state: JsonObject, partial: JsonObject) -> JsonObject:
 
 def _live_message(state: JsonObject, partial: JsonObject) -> JsonObject:
     held, finished = partial.get("held", False), "finished_sequence" in partial
-    drafts = () if held or finished else partial["drafts"].values()
+    drafts = () if held or finished else [partial["drafts"][index] for index in sorted(partial["drafts"], key=int)]
     message = {
         "key": f"{partial['turn_id']}/{_ordinal_of(state, partial) or partial['step_id']}",
         "origin": "finished" if held or finished else "live",
