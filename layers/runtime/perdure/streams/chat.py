@@ -25,6 +25,9 @@ PIECE_CHARACTERS = 2_000
 _KEPT = ("type", "id", "toolCallId", "approvalId", "messageId")
 """Fields by which a client finds what a chunk is about."""
 
+_AN_OBJECT = "toolMetadata"
+"""A client fails all its requests when this is no object, so where it takes too much room it is left out."""
+
 
 class ChatAnswer:
     """The frames of one request: `start`, its chunks, and `end` or `error`."""
@@ -131,8 +134,9 @@ def _cut(chunk: JsonObject) -> JsonObject:
         cut = {**chunk, **_with_heads(told, most)}
         if _size(cut) <= CHUNK_BYTES:
             return cut
-    heads = {name: _head_of(json.dumps(value), 512) for name, value in told.items() if _size(value) > 1024}
-    return {**chunk, **told, **heads}
+    large = {name: value for name, value in told.items() if _size(value) > 1024}
+    heads = {name: _head_of(json.dumps(value), 512) for name, value in large.items()}
+    return {name: value for name, value in {**chunk, **heads}.items() if name != _AN_OBJECT or name not in large}
 
 
 def _with_heads(value: Any, most: int) -> Any:
