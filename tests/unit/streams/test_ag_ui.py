@@ -161,6 +161,23 @@ def test_an_answer_that_begins_anew_gets_a_new_id_and_stands_alone() -> None:
     assert Screen(HI).take(events).messages == [HI, {"id": "model-1", "role": "assistant", "content": "Good day"}]
 
 
+def test_the_attempt_behind_one_whose_worker_was_lost_gets_new_ids_too() -> None:
+    log = Log()
+    log.commit(*begun())
+    log.live("reasoning_delta", "model-1", text="Well")
+    log.live("text_delta", "model-1", text="Hel")
+    log.commit(event("attempt_reset", "model-1", reason="lost"))
+    log.live("reasoning_delta", "model-1", 2, text="So")
+    log.live("text_delta", "model-1", 2, text="Good day")
+    log.commit(*stepped("model-1", 2), said("m-2", reasoning("So"), text("Good day")), COMPLETED)
+
+    events = verified(told(log.items, messages=[HI]))
+
+    began = [event["messageId"] for event in events if event["type"].endswith("MESSAGE_START")]
+    assert began == ["model-1-reasoning", "model-1", "model-1~2-reasoning", "model-1~2"]
+    assert Screen(HI).take(events).shown == [("user", "hi"), ("reasoning", "So"), ("assistant", "Good day")]
+
+
 def test_nothing_of_an_attempt_that_waits_for_its_reconnect_is_left() -> None:
     log = Log()
     log.commit(*begun())

@@ -58,6 +58,7 @@ class AgUiWriter:
         self._out: list[JsonObject] = []
         self._steps: list[str] = []
         self._answer: _Answer | None = None
+        self._showings: dict[str, int] = {}
 
     def write(self, event: JsonObject) -> None:
         """Write an event that has to do with no other."""
@@ -116,7 +117,7 @@ class AgUiWriter:
         answer = self._answer
         if answer is None or answer.step_id != step_id:
             self.take_back()
-            answer = self._answer = _Answer(step_id, attempt)
+            answer = self._answer = _Answer(step_id, attempt, self._showings.get(step_id, 1))
         elif answer.attempt != attempt:
             self.begin_anew(step_id, attempt)
         self.open_step(step_id)
@@ -140,6 +141,7 @@ class AgUiWriter:
             self.snapshot()
             answer.segments = []
             answer.showing += 1
+            self._showings[step_id] = answer.showing
 
     def take_back(self, step_id: str | None = None) -> None:
         """Take back an answer that was never committed: that of a step, or whichever there is."""
