@@ -28,10 +28,10 @@ export function actionsOf({ sessionId, agent, getState, apply, refresh, environm
 
   /**
    * Run a command. `begin()`, `end(reply)` and `refused(error)` say it to the state; `unsettled(error)`: there was no
-   * answer; `by(state)`: whether the stream has returned it.
+   * answer; `by(state)`: whether the stream has returned it; `read()`: a snapshot is there that knows of it.
    */
-  function run(make, { begin, end, refused, unsettled = () => {}, by = null, lane = null, done = () => {} }) {
-    const confirmation = waitForConfirmation(by);
+  function run(make, { begin, end, refused, unsettled = () => {}, by = null, lane = null, read, done = () => {} }) {
+    const confirmation = waitForConfirmation(by, read);
     const stored = attempt();
     stored.confirmed = confirmation.promise;
     return stored;
@@ -55,7 +55,7 @@ export function actionsOf({ sessionId, agent, getState, apply, refresh, environm
       } catch (error) {
         if (error instanceof UnsettledError) {
           unsettled(error, command);
-          error.resend = () => run(() => command, { begin, end, refused, unsettled, by, lane, done });
+          error.resend = () => run(() => command, { begin, end, refused, unsettled, by, lane, read, done });
         } else {
           refused?.(error, command);
           confirmation.refused(error);
@@ -108,7 +108,7 @@ export function actionsOf({ sessionId, agent, getState, apply, refresh, environm
 
   const isReceived = (messageId) => (state) =>
     [...state.messages, ...(state.snapshot?.inbox ?? [])].some(({ message_id: id }) => id === messageId) ||
-    state.joined[messageId] !== undefined ||
+    Object.hasOwn(state.joined, messageId) ||
     Object.values(state.turns).some((turn) => turn.messageId === messageId || turn.messageIds?.includes(messageId));
 
   return {
@@ -129,6 +129,8 @@ export function actionsOf({ sessionId, agent, getState, apply, refresh, environm
         end: ({ delivered_as: as }) => as === "answer" && apply({ type: "send_answered", messageId }),
         refused: () => apply({ type: "send_refused", messageId }),
         unsettled: ({ message }) => apply({ type: "send_delayed", messageId, problem: message }),
+        // A snapshot that does not have it either: it was taken back meanwhile, or is older than what is shown.
+        read: () => getState().outbox.some((item) => item.messageId === messageId) && apply({ type: "send_answered", messageId }),
         by: isReceived(messageId),
       });
     },

@@ -26,8 +26,8 @@ export function createClient(settings) {
   if (typeof url !== "string") throw new TypeError("createClient needs the `url` of the API, such as https://api.example.com");
   const { WebSocket = globalThis.WebSocket } = settings;
   const base = url.replace(/\/+$/, "");
-  const api = httpApi({ ...settings, url: base });
   const environment = environmentOf(settings.environment);
+  const api = httpApi({ ...settings, url: base, environment });
   const sessions = new Map();
   const idle = new Map(); // by session id: how not to collect it
   let socket = transport !== "stream" && WebSocket ? newSocket() : null;

@@ -5,6 +5,7 @@ import { eventReader } from "./sse.js";
 
 const WAIT_SECONDS = 20;
 const PAGE = 500;
+const SLOW_MS = 60_000; // a line that was cut without a word gives no answer, and no error for many minutes
 
 /** What the server answered instead of a result (surface §4.1). `retryable`: the same request may succeed later. */
 export class ApiError extends Error {
@@ -30,11 +31,11 @@ export class UnsettledError extends Error {
 /**
  * The API at an address.
  *
- * @param {{url: string, token?: string, getToken?: () => string | null | Promise<string | null>, fetch?: typeof fetch,
+ * @param {{url: string, environment: object, token?: string, getToken?: () => string | null | Promise<string | null>, fetch?: typeof fetch,
  *   streamUrl?: string, socketUrl?: string}} settings
  *   `streamUrl`, `socketUrl`: where event streams and the WebSocket are, if that is elsewhere and `/healthz` does not say so.
  */
-export function httpApi({ url, streamUrl, socketUrl, token, getToken = () => token ?? null, fetch: fetches = globalThis.fetch.bind(globalThis) }) {
+export function httpApi({ url, environment, streamUrl, socketUrl, token, getToken = () => token ?? null, fetch: fetches = globalThis.fetch.bind(globalThis) }) {
   let found = null;
 
   async function authorized(headers) {
@@ -43,8 +44,18 @@ export function httpApi({ url, streamUrl, socketUrl, token, getToken = () => tok
   }
 
   async function get(path, query = {}, signal) {
-    const response = await fetches(url + withQuery(path, query), { headers: await authorized({ Accept: "application/json" }), signal });
-    return bodyOf(response);
+    const headers = await authorized({ Accept: "application/json" });
+    signal?.throwIfAborted();
+    const aborter = new AbortController();
+    const abort = () => aborter.abort(signal?.reason);
+    signal?.addEventListener("abort", abort);
+    const cancel = environment.after(SLOW_MS, () => aborter.abort(new TypeError("the server does not answer")));
+    try {
+      return await bodyOf(await fetches(url + withQuery(path, query), { headers, signal: aborter.signal }));
+    } finally {
+      cancel();
+      signal?.removeEventListener("abort", abort);
+    }
   }
 
   // A deployment may have streams and sockets elsewhere. Asked once; without an answer they are taken to be here.

@@ -30,6 +30,7 @@ export function createSession({ id, agent, initial, api, follow, dispatch, envir
   let fetches = 0; // snapshots that were asked for so far
   const listeners = new Set();
   const unconfirmed = new Set();
+  const unread = new Set(); // what is stored, and waits for a snapshot that knows of it
   const loading = connection({ open: load, environment, onChange: notify });
   const path = `/v1/sessions/${segment(id)}`;
 
@@ -91,6 +92,7 @@ export function createSession({ id, agent, initial, api, follow, dispatch, envir
       try {
         apply({ type: "snapshot", snapshot: await api.get(path), asOf });
         for (const item of [...unconfirmed]) if (item.after < number) settle(item);
+        for (const item of [...unread]) if (item.after < number && unread.delete(item)) item.read();
       } catch (error) {
         if (error instanceof ApiError && !error.retryable) return;
         wanted = true;
@@ -165,13 +167,14 @@ export function createSession({ id, agent, initial, api, follow, dispatch, envir
 
   // --- what others hold -------------------------------------------------------------------------
 
-  // Until the state shows it (`by`), or a snapshot came that was asked for after the server had stored it.
-  function waitForConfirmation(by) {
-    const item = { by, after: Infinity };
+  // Until the state shows it (`by`), or a snapshot came that was asked for after the server had stored it (`read()`).
+  function waitForConfirmation(by, read) {
+    const item = { by, read, after: Infinity };
     item.promise = new Promise((resolve, reject) => Object.assign(item, { resolve, reject }));
     item.promise.catch(() => {}); // whoever does not look at it is not told of its failure
     item.acknowledged = () => {
       item.after = fetches;
+      if (read) unread.add(item);
       if (by?.(state)) settle(item);
     };
     item.refused = (error) => {

@@ -8,6 +8,7 @@ const PING_MS = 25_000; // proxies cut a silent connection after 30 to 60 s, API
 const PONG_MS = 10_000;
 const ABSENT_MS = 3000; // how often is looked for a session that nobody has written to
 const REFUSED_MS = 5000; // how often a session is attached again that the server can't follow now
+const ANSWER_MS = 35_000; // API Gateway waits 29 s for an answer: behind that none will come
 const LARGEST_FRAME = 32 * 1024; // in bytes, of API Gateway
 
 /**
@@ -18,6 +19,7 @@ const LARGEST_FRAME = 32 * 1024; // in bytes, of API Gateway
 export function socketLink({ api, WebSocket, environment, onChange }) {
   const attached = new Map(); // by session id: what hears of it
   const expected = new Set(); // sessions whose attachment begins anew: what still comes of the one before is dropped
+  const unheard = new Map(); // by session id: how to wait no longer for the answer to its attachment
   const waiting = new Map(); // by request id: commands without an answer
   const looking = new Map(); // by session id: how to stop looking for one that is not there yet
   let socket = null;
@@ -57,7 +59,7 @@ export function socketLink({ api, WebSocket, environment, onChange }) {
         cancelPong = null;
         const frame = parts(JSON.parse(data));
         if (frame && frame.type === undefined) lost(new TypeError(frame.message)); // of API Gateway: a frame was lost, it says not which
-        else if (frame) take(frame, denied);
+        else if (frame) take(frame, { lost, denied });
       };
       current.onclose = () => closed || lost(new TypeError("the connection was closed"));
       current.onerror = () => {}; // a close follows
@@ -77,16 +79,17 @@ export function socketLink({ api, WebSocket, environment, onChange }) {
       cancelPong?.();
       if (socket === current) socket = null;
       current?.close();
-      for (const { command, reject } of waiting.values()) reject(new UnsettledError(command));
-      waiting.clear();
+      for (const id of [...unheard.keys()]) heard(id);
+      for (const id of [...waiting.keys()]) unanswered(id);
     };
   }
 
-  function take(frame, denied) {
+  function take(frame, end) {
     const follower = attached.get(frame.session_id);
     switch (frame.type) {
       case "attached":
         expected.delete(frame.session_id);
+        heard(frame.session_id);
         found(frame.session_id);
         return follower?.onAttached();
       case "snapshot":
@@ -96,27 +99,40 @@ export function socketLink({ api, WebSocket, environment, onChange }) {
       case "resync_required":
         return undefined; // its snapshot follows
       case "access_denied":
-        return refuse(frame, denied);
+        return refuse(frame, end);
       case "ack":
         return answer(frame);
       case "error":
         if (frame.request_id !== undefined) answer({ ...frame, status: 400, body: { error: frame } });
-        else if (follower !== undefined) unattached(frame, follower);
+        else if (follower !== undefined) unattached(frame, follower, end);
         return undefined;
       default:
         return undefined; // a pong, or what a newer server says
     }
   }
 
-  function refuse({ session_id: sessionId, code, message }, denied) {
-    const error = new ApiError(403, { code, message, retryable: false });
+  // When its token has ended a connection ends as a whole: the next ticket is asked for with the token of then.
+  function refuse({ session_id: sessionId, code, message }, { lost, denied }) {
+    const error = new ApiError(code === "unauthorized" ? 401 : 403, { code, message, retryable: false });
+    if (code === "unauthorized") return lost(error);
     if (sessionId === undefined) return denied(error);
     return attached.get(sessionId)?.onDenied(error);
   }
 
-  function answer({ request_id: id, status, body }) {
+  function answered(id) {
     const asked = waiting.get(id);
     waiting.delete(id);
+    asked?.cancel();
+    return asked;
+  }
+
+  function unanswered(id) {
+    const { command, reject } = answered(id);
+    reject(new UnsettledError(command));
+  }
+
+  function answer({ request_id: id, status, body }) {
+    const asked = answered(id);
     if (asked === undefined) return;
     if (status < 400) {
       lookAgain(asked.command.session_id);
@@ -126,7 +142,9 @@ export function socketLink({ api, WebSocket, environment, onChange }) {
   }
 
   // Behind an error nothing comes of a session, so nobody may go on waiting for it.
-  function unattached({ session_id: sessionId, ...error }, follower) {
+  function unattached({ session_id: sessionId, ...error }, follower, { lost }) {
+    heard(sessionId);
+    if (error.code === "unauthorized") return lost(new ApiError(401, error));
     if (error.code === "invalid_cursor") return void follower.onCursorRefused();
     if (error.code === "session_not_found" && follower.onAbsent) return absent(sessionId, follower);
     if (error.code !== "store_unavailable") return follower.onDenied(new ApiError(400, error));
@@ -143,9 +161,16 @@ export function socketLink({ api, WebSocket, environment, onChange }) {
     const follower = attached.get(sessionId);
     const after = follower.cursor();
     expected.add(sessionId);
+    heard(sessionId);
+    unheard.set(sessionId, environment.after(ANSWER_MS, () => attach(sessionId)));
     tell({ type: "attach", session_id: sessionId, ...(after !== null && { after }) });
     if (follower.exists?.() === false) lookFor(sessionId, follower);
     else found(sessionId);
+  }
+
+  function heard(sessionId) {
+    unheard.get(sessionId)?.();
+    unheard.delete(sessionId);
   }
 
   // A session begins with its first message. Whoever sends that here attaches at once; one that begins elsewhere is looked for:
@@ -196,6 +221,7 @@ export function socketLink({ api, WebSocket, environment, onChange }) {
         close() {
           if (attached.get(sessionId) !== follower) return;
           found(sessionId);
+          heard(sessionId);
           attached.delete(sessionId);
           tell({ type: "detach", session_id: sessionId });
           if (attached.size === 0) link.close();
@@ -209,7 +235,8 @@ export function socketLink({ api, WebSocket, environment, onChange }) {
       const text = JSON.stringify(frameOf(command, requestId));
       if (socket === null || new TextEncoder().encode(text).length > LARGEST_FRAME) return null;
       return new Promise((resolve, reject) => {
-        waiting.set(requestId, { command, resolve, reject });
+        const cancel = environment.after(ANSWER_MS, () => unanswered(requestId));
+        waiting.set(requestId, { command, resolve, reject, cancel });
         socket.send(text);
       });
     },

@@ -76,6 +76,30 @@ test("a refused message is taken back, and its caller told why", async () => {
   assert.deepEqual(session.getView().messages, []);
 });
 
+test("a message that was stored, and that no snapshot shows any more, is not on its way for ever", async () => {
+  const { server, session, actions } = await watched(vector("turn"), { snapshot: vector("turn").actions[0].snapshot });
+  server.answer = ({ body }) => ({ status: 202, body: { message_id: body.message_id, delivered_as: "queue", duplicate: true, cursor: "c0" } });
+  let read;
+  server.snapshot = () => new Promise((resolve) => (read = resolve)); // of before; somebody else has taken it back
+  await actions.send("hello", { waits: true });
+  await settled();
+  assert.deepEqual(session.getView().inbox.map(({ sending }) => sending), [true]);
+
+  read(vector("turn").actions[0].snapshot);
+  await settled();
+  assert.deepEqual(session.getView().inbox, []);
+  assert.equal(session.getView().indicator, null);
+});
+
+test("a message is confirmed by what is told of it, whatever its id", async () => {
+  const { server, actions } = await watched(vector("turn"), { snapshot: vector("turn").actions[0].snapshot });
+  server.answer = ({ body }) => ({ status: 202, body: { message_id: body.message_id, delivered_as: "queue", cursor: "c0" } });
+  server.snapshot = () => new Promise(() => {});
+  const sending = actions.send("hello", { messageId: "constructor" });
+  await sending;
+  assert.equal(await isDone(sending.confirmed), false);
+});
+
 test("what can't be a command is never sent", async () => {
   const { sent, actions } = await watched();
   await assert.rejects(actions.send("hello", { delivery: "by pigeon" }), /delivery has to be one of/);
@@ -263,6 +287,22 @@ test("commands go over the socket and are answered there; a connection that is l
   assert.ok(error instanceof UnsettledError);
   assert.equal(error.idempotencyKey, "key-3");
   assert.equal(session.connection.status, "waiting");
+});
+
+test("a command that is never answered holds up none behind it, though its connection goes on", async () => {
+  const { server, time, session, actions } = await watched(vector("turn"), { told: 1, transport: "socket" });
+  const asked = [];
+  server.answer = ({ body }) => (asked.push(body.text), new Promise(() => {}));
+  const lost = actions.send("one").catch((failure) => failure);
+  actions.send("two").catch(() => {});
+  await time.pass(34_000);
+  assert.deepEqual(asked, ["one"]);
+
+  await time.pass(2000);
+  assert.ok((await lost) instanceof UnsettledError);
+  assert.deepEqual(asked, ["one", "two"]);
+  assert.equal(session.connection.status, "open");
+  assert.equal(server.sockets.length, 1);
 });
 
 test("a command that is too large for a frame goes over HTTP, and so does one without a connection", async () => {

@@ -71,6 +71,11 @@ export function fakeServer(recorded = { actions: [] }) {
       }
     },
 
+    /** Say nothing to every stream but that the server is there. */
+    whisper() {
+      for (const stream of [...streams]) stream.push([]);
+    },
+
     /** End every connection. */
     cut() {
       for (const stream of [...streams]) stream.end();
@@ -105,7 +110,9 @@ export function fakeServer(recorded = { actions: [] }) {
     const request = { method, path: pathname, headers, body: body && JSON.parse(body), query: Object.fromEntries(searchParams) };
     server.requests.push(request);
     if (!server.up) throw new TypeError("fetch failed");
-    if (method === "GET" && pathname === SESSION) return json(200, await server.snapshot());
+    const aborted = new Promise((_, reject) => signal?.addEventListener("abort", () => reject(signal.reason)));
+    aborted.catch(() => {}); // whoever waits for it hears of it
+    if (method === "GET" && pathname === SESSION) return json(200, await Promise.race([server.snapshot(), aborted]));
     if (method === "GET" && pathname === `${SESSION}/events`) return stream(searchParams.get("after"), signal);
     const started = events.findIndex(({ type, turn_id: id }) => type === "turn_started" && pathname === `${SESSION}/turns/${id}`);
     if (started >= 0) return json(200, { cursor: events[started - 1]?.cursor ?? "c0" });
@@ -122,7 +129,7 @@ export function fakeServer(recorded = { actions: [] }) {
     let followed;
     const body = new ReadableStream({
       start(controller) {
-        const send = (list) => controller.enqueue(encoder.encode(list.map(frame).join("")));
+        const send = (list) => controller.enqueue(encoder.encode(list.map(frame).join("") || ": keep-alive\n\n"));
         followed = follow(cursor, send, () => controller.error(new TypeError("terminated")));
         send(followed.backlog);
         signal?.addEventListener("abort", () => {
@@ -150,7 +157,7 @@ export function fakeServer(recorded = { actions: [] }) {
         const given = JSON.parse(text);
         this.sent.push(given);
         if (given.type === "ping" && !server.deaf) this.say({ type: "pong" });
-        if (given.type === "attach") this.attach(given);
+        if (given.type === "attach" && !server.dumb) this.attach(given);
         if (given.type === "detach") this.followed?.leave();
         if (given.type === "command") {
           const { status, body } = await server.answer(given);

@@ -12,6 +12,7 @@ const environment = environmentOf({ newKey: newId });
 // Both addresses are told here: the page may talk to no others, whatever the API says of itself.
 const api = httpApi({
   url: CONFIG.api,
+  environment,
   streamUrl: CONFIG.stream || CONFIG.api,
   socketUrl: CONFIG.socket || undefined,
   getToken: bearer,
