@@ -36,6 +36,7 @@ from perdure.errors import PerdureError, RequestError, TooManyRequestsError, Tra
 from perdure.operator_events import tell
 from perdure.ports import Clock
 from perdure.service import Caller, Service
+from perdure.streams.chat import ChatAnswer
 from perdure.streams.delivery import Attachment, Delivery
 from perdure.streams.drive import begun, next_frames
 from perdure.streams.parts import frame_texts
@@ -128,6 +129,7 @@ class _Connection:
         self._send_seconds = send_seconds
         self._sending = asyncio.Lock()
         self._deliveries: dict[str, asyncio.Task[None]] = {}
+        self._answers: dict[str, ChatAnswer] = {}
         self._commands: set[asyncio.Task[None]] = set()
         self._closed = asyncio.Event()
 
@@ -212,9 +214,12 @@ class _Connection:
         if len(self._deliveries) >= MAX_DELIVERIES:
             raise TooManyRequestsError(f"this connection has {MAX_DELIVERIES} deliveries: detach from one first")
         self._deliveries[name] = asyncio.create_task(self._pump(name, delivery))
+        if isinstance(delivery, ChatAnswer):
+            self._answers[name] = delivery
 
     async def _end(self, name: str) -> None:
         """End a delivery; behind this nothing more comes of it."""
+        self._answers.pop(name, None)
         if (task := self._deliveries.pop(name, None)) is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
@@ -235,6 +240,7 @@ class _Connection:
             await self._close(TRY_AGAIN_LATER)
         if self._deliveries.get(name) is asyncio.current_task():
             del self._deliveries[name]
+            self._answers.pop(name, None)
 
     async def _say(self, frame: JsonObject) -> None:
         """Send one frame; its parts follow each other, and nobody else's come between.
@@ -254,8 +260,14 @@ class _Connection:
         assert self._caller.until is not None
         left = (self._caller.until - self._clock.now()).total_seconds()
         await self._clock.sleep(max(left, 0))
+        code, message = "unauthorized", "the token has ended"
+        # AI SDK's client takes a frame that is about no request of its own for a broken protocol.
+        last = [frame for answer in self._answers.values() for frame in answer.refused(code, message)]
+        for name in list(self._answers):
+            await self._end(name)
         with contextlib.suppress(TimeoutError, WebSocketDisconnect):  # it ends also for a viewer that takes nothing
-            await self._say({"type": "access_denied", "code": "unauthorized", "message": "the token has ended"})
+            for frame in last or [{"type": "access_denied", "code": code, "message": message}]:
+                await self._say(frame)
         await self._close(ACCESS_ENDED)
 
     async def _close(self, code: int) -> None:
