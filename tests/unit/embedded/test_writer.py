@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sqlite3
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from perdure.embedded import database as databases
 from perdure.embedded.database import Database
 from perdure.embedded.leases import SqliteLeases
 from perdure.embedded.store import SqliteSessionStore
+from perdure.embedded.writer import MAX_BATCH
 from perdure.errors import StaleSessionError, StoreUnavailableError
 from perdure.ports import Loaded, SessionKey
 from perdure.testing.conformance.builders import (
@@ -263,3 +267,94 @@ async def test_closing_finishes_what_is_waiting(tmp_path: Path) -> None:
 
     async with Database.open(tmp_path / "closing.db") as again:
         assert await names(again) == ["a"]
+
+
+def broken_disk() -> sqlite3.OperationalError:
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorname = "SQLITE_IOERR_FSYNC"
+    return error
+
+
+async def test_behind_a_disk_that_failed_a_group_the_log_begins_anew_before_anything_is_committed(
+    database: Database,
+) -> None:
+    watch = Watch(database)
+    holding = await watch.hold()
+    failures = [broken_disk()]
+
+    def fails_once(connection: sqlite3.Connection) -> None:
+        insert("a", connection)
+        if failures:
+            raise failures.pop()
+
+    run = database.writer.run
+    works = [
+        asyncio.create_task(run(fails_once, durable=True)),
+        asyncio.create_task(run(lambda c: insert("b", c), durable=True)),
+    ]
+    await settled()
+    watch.let_go()
+    await asyncio.gather(holding, *works)
+
+    failed = watch.statements.index("ROLLBACK")
+    begun = watch.statements.index("BEGIN IMMEDIATE", failed)
+    assert "PRAGMA wal_checkpoint(TRUNCATE)" in watch.statements[failed:begun]
+    assert await names(database) == ["a", "b"]
+
+
+async def test_those_that_wait_together_for_another_programs_lock_hear_of_it_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(databases, "BUSY_SECONDS", 0.2)
+    async with Database.open(tmp_path / "sessions.db") as database:
+        with contextlib.closing(sqlite3.connect(tmp_path / "sessions.db", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            async with asyncio.timeout(5):
+                works = [database.writer.run(lambda c: insert("a", c), durable=True) for _ in range(MAX_BATCH)]
+                outcomes = await asyncio.gather(*works, return_exceptions=True)
+
+    assert {type(outcome) for outcome in outcomes} == {StoreUnavailableError}
+
+
+async def test_what_can_not_be_published_is_told_and_the_writer_goes_on(database: Database) -> None:
+    def forgetful(_: None) -> None:
+        raise MemoryError
+
+    run = database.writer.run
+    async with asyncio.timeout(5):
+        with pytest.raises(StoreUnavailableError):
+            await run(lambda c: insert("a", c), durable=True, published=forgetful)
+        await run(lambda c: insert("b", c), durable=True)
+
+    assert await names(database) == ["a", "b"]
+
+
+async def test_a_work_that_comes_while_the_database_closes_is_done_or_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = Database.open(tmp_path / "closing.db")
+    closing = threading.Thread(target=database.close)
+    put = database.writer._jobs.put
+
+    def put_late(job: Any) -> None:
+        if job is not None:  # the close comes between the look at the door and the step through it
+            closing.start()
+            closing.join(0.2)
+        put(job)
+
+    monkeypatch.setattr(database.writer, "_jobs", _Queue(database.writer._jobs, put_late))
+    async with asyncio.timeout(5):
+        with contextlib.suppress(StoreUnavailableError):
+            await database.writer.run(lambda c: insert("a", c), durable=True)
+    await asyncio.to_thread(closing.join)
+
+
+class _Queue:
+    """The writer's queue, with another way in."""
+
+    def __init__(self, jobs: Any, put: Any) -> None:
+        self._jobs = jobs
+        self.put = put
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._jobs, name)

@@ -36,7 +36,8 @@ class Writer:
 
     There is no artificial wait: while one transaction is being synced, the next works gather. A work that raises a
     `PerdureError` fails alone and must not have written anything by then. Any other failure rolls the transaction
-    back, and each of its works then gets a transaction of its own, so that only the guilty one fails.
+    back, and each of its works then gets a transaction of its own, so that only the guilty one fails. A transaction
+    that can't begin fails all of its works at once: none of them is guilty, and each would wait as long once more.
     """
 
     def __init__(self, connection: sqlite3.Connection, name: str, *, check: Callable[[], None] = lambda: None) -> None:
@@ -51,6 +52,7 @@ class Writer:
         self._check = check
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._closed = False
+        self._door = threading.Lock()
         self._synced = True
         self._suspect = False
         self._thread = threading.Thread(target=self._run, name="perdure-writer", daemon=True)
@@ -66,21 +68,24 @@ class Writer:
             published: Called with the result on the writer's thread, right after the commit and before any later work.
 
         Raises:
-            StoreUnavailableError: The disk is full, an input or output error, or this database was closed.
+            StoreUnavailableError: The disk is full, an input or output error, or this database was closed; or it was
+                committed and could not be published.
             DatabaseUnusableError: The file is damaged or may not be written.
         """
         loop = asyncio.get_running_loop()
-        if self._closed:
-            raise StoreUnavailableError(f"database {self._name} was closed: open it again")
         future: asyncio.Future[Any] = loop.create_future()
-        self._jobs.put(_Job(work, durable, cast("Callable[[Any], None] | None", published), future, loop))
+        with self._door:  # behind the last one, nothing would ever be answered
+            if self._closed:
+                raise StoreUnavailableError(f"database {self._name} was closed: open it again")
+            self._jobs.put(_Job(work, durable, cast("Callable[[Any], None] | None", published), future, loop))
         return cast("T", await future)
 
     def close(self) -> None:
         """Finish what is waiting, then close the connection. Closing again does nothing."""
-        if not self._closed:
-            self._closed = True
-            self._jobs.put(None)
+        with self._door:
+            if not self._closed:
+                self._closed = True
+                self._jobs.put(None)
         self._thread.join()
 
     def _run(self) -> None:
@@ -96,8 +101,7 @@ class Writer:
             jobs = [job for job in batch if job is not None]
             self._execute(jobs)
             for job in jobs:
-                if job.published is not None and job.error is None:
-                    job.published(job.result)
+                self._publish(job)
             _answer(jobs)
         self._connection.close()
 
@@ -105,29 +109,46 @@ class Writer:
         if not jobs:
             return
         try:
-            self._transaction(jobs)
-        except Exception as error:  # noqa: BLE001 - the thread must live on, and the caller gets the error
-            self._roll_back()
+            self._begin(durable=any(job.durable for job in jobs))
+        except Exception as error:  # noqa: BLE001 - the thread must live on, and the callers get the error
+            self._roll_back(error)
+            for job in jobs:
+                job.error = self._translated(error)
+            return
+        try:
+            self._work_and_commit(jobs)
+        except Exception as error:  # noqa: BLE001 - as above
+            self._roll_back(error)
             if len(jobs) == 1:
                 jobs[0].error = self._translated(error)
                 return
             for job in jobs:
                 self._execute([job])
 
-    def _transaction(self, jobs: list[_Job]) -> None:
+    def _begin(self, *, durable: bool) -> None:
         self._check()
-        connection = self._connection
         if self._suspect:
             self._start_a_new_log()
-        self._sync_commits(any(job.durable for job in jobs))
-        connection.execute("BEGIN IMMEDIATE")
+        self._sync_commits(durable)
+        self._connection.execute("BEGIN IMMEDIATE")
+
+    def _work_and_commit(self, jobs: list[_Job]) -> None:
         for job in jobs:
             try:
                 job.error = None
-                job.result = job.work(connection)
+                job.result = job.work(self._connection)
             except PerdureError as error:
                 job.error = error
-        connection.execute("COMMIT")
+        self._connection.execute("COMMIT")
+
+    def _publish(self, job: _Job) -> None:
+        if job.published is None or job.error is not None:
+            return
+        try:
+            job.published(job.result)
+        except Exception as error:  # noqa: BLE001 - the thread must live on, and the caller asks what became of it
+            job.error = StoreUnavailableError(f"database {self._name} committed, and did not get to say so: ask again")
+            job.error.__cause__ = error
 
     def _sync_commits(self, wanted: bool) -> None:
         if wanted != self._synced:  # in WAL mode NORMAL leaves out the sync of a commit and nothing else
@@ -146,7 +167,9 @@ class Writer:
             raise StoreUnavailableError(f"database {self._name} is recovering from a failed write: try again")
         self._suspect = False
 
-    def _roll_back(self) -> None:
+    def _roll_back(self, error: Exception) -> None:
+        if "IOERR" in getattr(error, "sqlite_errorname", ""):
+            self._suspect = True
         try:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
@@ -154,11 +177,7 @@ class Writer:
             self._suspect = True
 
     def _translated(self, error: Exception) -> Exception:
-        if not isinstance(error, sqlite3.Error):
-            return error
-        if "IOERR" in getattr(error, "sqlite_errorname", ""):
-            self._suspect = True
-        return database_error(error, self._name)
+        return database_error(error, self._name) if isinstance(error, sqlite3.Error) else error
 
 
 def _answer(jobs: list[_Job]) -> None:
