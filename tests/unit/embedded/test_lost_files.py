@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 from pathlib import Path
@@ -42,6 +43,34 @@ async def test_a_file_that_is_put_back_is_written_again(tmp_path: Path) -> None:
         await builders.answer(store)
 
         assert (await store.load(builders.A_SESSION)).head.version == 2
+
+
+@pytest.mark.parametrize("companion", ["-wal", "-lock"])
+async def test_nothing_is_accepted_when_a_companion_of_the_file_is_gone(companion: str, tmp_path: Path) -> None:
+    file = tmp_path / "sessions.db"
+    async with Database.open(file) as database:
+        store = SqliteSessionStore(database)
+        await builders.send(store)
+        (tmp_path / f"sessions.db{companion}").unlink()
+
+        with pytest.raises(DatabaseUnusableError, match=f"sessions.db{companion} was deleted or replaced"):
+            await builders.answer(store)
+
+    async with Database.open(file) as again:  # closing in order moved into the file what was accepted
+        assert (await SqliteSessionStore(again).load(builders.A_SESSION)).head.version == 1
+
+
+async def test_a_log_that_was_deleted_before_the_end_and_could_not_be_moved_is_missed(tmp_path: Path) -> None:
+    file = tmp_path / "sessions.db"
+    async with Database.open(file, read_only=False) as database:
+        await builders.send(SqliteSessionStore(database))
+        beside = Database.open(file, read_only=True)
+        await SqliteSessionStore(beside).load(builders.A_SESSION)
+        (tmp_path / "sessions.db-wal").unlink()
+
+    await asyncio.to_thread(beside.close)
+    with pytest.raises(DatabaseUnusableError, match="lacks commits that were acknowledged"):
+        Database.open(file)
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")

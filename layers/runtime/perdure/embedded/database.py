@@ -8,13 +8,13 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 from urllib.parse import quote
 
 from perdure.embedded.failures import database_error
+from perdure.embedded.files import OpenFiles
 from perdure.embedded.lock import LockFile
 from perdure.embedded.writer import Work, Writer
 from perdure.errors import DatabaseUnusableError, StoreUnavailableError
@@ -119,13 +119,20 @@ class Database:
     """
 
     def __init__(
-        self, name: str, *, writer: Writer | None, reader: sqlite3.Connection | None, lock: LockFile | None
+        self,
+        name: str,
+        *,
+        writer: Writer | None,
+        reader: sqlite3.Connection | None,
+        lock: LockFile | None,
+        files: OpenFiles | None = None,
     ) -> None:
         """Use `Database.open`."""
         self.name = name
         self._writer = writer
         self._reader = reader
         self._lock = lock
+        self._files = files
         self._reading = ThreadPoolExecutor(max_workers=1, thread_name_prefix="perdure-reader") if reader else None
 
     @classmethod
@@ -164,8 +171,9 @@ class Database:
                 except BaseException:
                     connection.close()
                     raise
-            writer = Writer(connection, name, check=partial(_check_still_there, file, file.stat()))
-            return cls(name, writer=writer, reader=reader, lock=lock)
+            files = OpenFiles(file)
+            writer = Writer(connection, name, check=files.check)
+            return cls(name, writer=writer, reader=reader, lock=lock, files=files)
         except BaseException:
             lock.release()
             raise
@@ -218,6 +226,7 @@ class Database:
 
     def close(self) -> None:
         """Finish what is waiting, move the log into the file, and let go of it. Closing again does nothing."""
+        in_order = self._files is None or self._files.are_there()
         if self._reading is not None:
             self._reading.shutdown()
         if self._reader is not None:
@@ -225,7 +234,7 @@ class Database:
         if self._writer is not None:
             self._writer.close()
         if self._lock is not None:
-            if not Path(f"{self.name}-wal").exists():  # or somebody still reads, and it could not be emptied
+            if in_order and not Path(f"{self.name}-wal").exists():  # or it could not be emptied: somebody still reads
                 self._lock.forget_commit()
             self._lock.release()
             self._lock = None
@@ -251,19 +260,6 @@ def _check_place(file: Path, *, read_only: bool) -> None:
         raise DatabaseUnusableError(
             f"database {file} may not be {'read' if read_only else 'written'}: change its permissions, "
             "or name another file"
-        )
-
-
-def _check_still_there(file: Path, opened: os.stat_result) -> None:
-    """Refuse to write to a file that nobody can open any more: what is committed there ends with this process."""
-    try:
-        now = os.stat(file)  # noqa: PTH116 - before each transaction, and pathlib's takes twice as long
-    except OSError:
-        now = None
-    if now is None or (now.st_dev, now.st_ino) != (opened.st_dev, opened.st_ino):
-        raise DatabaseUnusableError(
-            f"database {file} was deleted or replaced while it was open: nothing more is written to it. "
-            "End this process, put the file back, and start again"
         )
 
 
