@@ -19,6 +19,7 @@ from perdure.embedded.store import SqliteSessionStore
 from perdure.errors import (
     DatabaseUnusableError,
     ItemTooLargeError,
+    StaleSessionError,
     UnknownRecordVersionError,
 )
 from perdure.ports import Loaded, SessionKey
@@ -149,6 +150,18 @@ async def test_a_head_that_is_read_beside_commits_is_never_kept_when_it_is_old(d
             newest = version
 
     await asyncio.gather(write(), look(), look())
+
+
+async def test_a_head_that_others_left_behind_is_read_again_after_a_lost_race(database: Database) -> None:
+    store, another = SqliteSessionStore(database), SqliteSessionStore(database)
+    await send(store)
+    old = await store.load(A_SESSION)
+    await answer(another)
+
+    with pytest.raises(StaleSessionError):
+        await store.commit(A_SESSION, old, decided(old.head, a_message("again")))
+
+    assert (await store.load(A_SESSION)).head.version == 2
 
 
 async def test_a_number_that_json_has_no_word_for_is_refused_and_nothing_is_written(store: SqliteSessionStore) -> None:

@@ -90,11 +90,15 @@ class SqliteSessionStore:
             ItemTooLargeError: A text is over SQLite's limit of 1,000,000,000 bytes (sqlite.org/limits.html).
         """
         change = _Change.of(key, loaded.head, decision)
-        await self._database.writer.run(
-            change.write,
-            durable=True,
-            published=partial(self._publish, key, decision.head, change),
-        )
+        try:
+            await self._database.writer.run(
+                change.write,
+                durable=True,
+                published=partial(self._publish, key, decision.head, change),
+            )
+        except StaleSessionError:
+            self._warm.outdated(key, loaded.head.version)
+            raise
         return Loaded(head=decision.head)
 
     async def find_commit(self, key: SessionKey, commit_id: str, versions: Sequence[int]) -> Entry | None:

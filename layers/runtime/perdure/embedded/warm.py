@@ -110,6 +110,16 @@ class WarmSessions:
                 warm.receipts = {receipt.key_hash: receipt for entry in warm.entries for receipt in entry.receipts}
             self._shrink(key)
 
+    def outdated(self, key: SessionKey, version: int) -> None:
+        """Make a session cold if its HEAD here is of a version that the disk is known to have left behind.
+
+        That of another writer, or one that could not be published: nobody could ever commit on it.
+        """
+        with self._lock:
+            warm = self._sessions.get(key)
+            if warm is not None and warm.head.version <= version:
+                self._drop(key)
+
     def forget(self, key: SessionKey | None = None) -> None:
         """Make a session cold, or all of them."""
         with self._lock:
