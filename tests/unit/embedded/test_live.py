@@ -26,6 +26,12 @@ def a_running_head() -> Head:
     return decided(Head(), a_message()).head
 
 
+def an_answered_head() -> Head:
+    """The same session behind its answer."""
+    running = a_running_head()
+    return decided(running, an_answer(running)).head
+
+
 @pytest.fixture
 def clock() -> VirtualClock:
     return VirtualClock()
@@ -185,3 +191,20 @@ async def test_sessions_that_nobody_looks_at_are_forgotten_and_those_in_use_are_
     assert await texts(live) == ["a"]
     assert viewer.done()
     assert len(live._channels) < 20
+
+
+async def test_attempts_that_are_over_are_not_remembered_for_ever(
+    live: EmbeddedLive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_module, "MAX_CLOSED_ATTEMPTS", 20)
+    over = an_answered_head()
+    sessions = [SessionKey("acme", f"s-{number}") for number in range(50)]
+
+    for key in sessions:
+        await live.publish(key, "turn-1", STEP, 1, some_text("a"))
+        await live.changed(key, over)
+    for key in sessions[-20:]:
+        await live.publish(key, "turn-1", STEP, 1, some_text("late"))
+
+    assert [list(await live.progress(key, STEP, 1)) for key in sessions[-20:]] == [[]] * 20
+    assert len(live._closed) == 20

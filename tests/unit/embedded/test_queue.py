@@ -219,3 +219,26 @@ async def test_a_timer_may_be_set_again_after_it_fired(timers: EmbeddedTimers, c
     await clock.advance(0)
 
     assert await asyncio.wait_for(timers.next(), 1) == (ANNA, a_timer(60))
+
+
+async def test_timers_that_were_cancelled_take_no_memory_until_their_time(timers: EmbeddedTimers) -> None:
+    kept = a_timer(90_000)
+    await timers.set(ANNA, kept)
+
+    for fence in range(10_000):
+        await timers.set(BERT, a_timer(86_400, fence=fence))
+        await timers.cancel(BERT, a_timer(86_400, fence=fence))
+
+    assert len(timers._alarm) < 1_000
+
+
+async def test_a_timer_fires_behind_very_many_that_were_cancelled(timers: EmbeddedTimers, clock: VirtualClock) -> None:
+    await timers.set(ANNA, a_timer(90))
+    for fence in range(1_000):
+        await timers.set(BERT, a_timer(60, fence=fence))
+    for fence in range(1_000):
+        await timers.cancel(BERT, a_timer(60, fence=fence))
+
+    await clock.advance(90)
+
+    assert await timers.next() == (ANNA, a_timer(90))

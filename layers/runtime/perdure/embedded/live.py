@@ -19,8 +19,9 @@ MAX_IDLE_SESSIONS = 10_000
 """Sessions without progress and viewers of which the last version is kept, so that no change is missed between a
 viewer's read and its wait. Our own choice: about 2 MB."""
 
-MAX_CLOSED_ATTEMPTS = 256
-"""Attempts of a session that are remembered as over, so that a late word of theirs is dropped."""
+MAX_CLOSED_ATTEMPTS = 10_000
+"""Attempts of all sessions that are remembered as over, so that a late word of theirs is dropped: those of the last ten
+seconds and more under full load. Our own choice: about 3 MB."""
 
 Attempt = tuple[str, int]
 """Step id and attempt."""
@@ -38,7 +39,6 @@ class _Channel:
     version: int = 0
     size: int = 0
     attempts: OrderedDict[Attempt, _Progress] = field(default_factory=OrderedDict)
-    closed: OrderedDict[Attempt, None] = field(default_factory=OrderedDict)
     seen: int = 0  # progress events that are kept
     viewers: dict[asyncio.Future[None], int] = field(default_factory=dict)  # and how many events each has seen
 
@@ -57,14 +57,10 @@ class _Channel:
                 _wake(viewer)
 
     def close(self, attempt: Attempt) -> None:
-        """Forget an attempt's progress, and take no more of it."""
-        progress = self.attempts.pop(attempt, None)
-        if progress is not None:
-            self.size -= progress.size
-            self.seen -= len(progress.events)
-        self.closed[attempt] = None
-        while len(self.closed) > MAX_CLOSED_ATTEMPTS:
-            self.closed.popitem(last=False)
+        """Forget an attempt's progress."""
+        progress = self.attempts.pop(attempt)
+        self.size -= progress.size
+        self.seen -= len(progress.events)
 
 
 class EmbeddedLive:
@@ -78,6 +74,7 @@ class EmbeddedLive:
         self._clock: Clock = clock or SystemClock()
         self._max_bytes = max_session_bytes
         self._channels: OrderedDict[SessionKey, _Channel] = OrderedDict()
+        self._closed: OrderedDict[tuple[SessionKey, Attempt], None] = OrderedDict()
 
     async def publish(
         self,
@@ -90,7 +87,7 @@ class EmbeddedLive:
         """See `LiveChannel.publish`. Progress of an attempt that is over is dropped."""
         channel = self._channel(key)
         place = (step_id, attempt)
-        if place in channel.closed or not events:
+        if (key, place) in self._closed or not events:
             return
         progress = channel.attempts.setdefault(place, _Progress())
         for event in events:
@@ -121,6 +118,9 @@ class EmbeddedLive:
         expected = {(dispatch.step_id, dispatch.attempt) for dispatch in awaited_steps(head)}
         for place in [place for place in channel.attempts if place not in expected]:
             channel.close(place)
+            self._closed[key, place] = None
+        while len(self._closed) > MAX_CLOSED_ATTEMPTS:
+            self._closed.popitem(last=False)
         channel.wake()
 
     async def wait(self, key: SessionKey, *, version: int, seen: int, timeout_seconds: float) -> None:

@@ -39,6 +39,14 @@ class Alarm(Generic[T]):
             self.close()
             self._task = asyncio.get_running_loop().create_task(self._run(), name="perdure-alarm")
 
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def keep(self, wanted: Callable[[T], bool]) -> None:
+        """Forget the things that are not wanted any more."""
+        self._heap = [put for put in self._heap if wanted(put[2])]
+        heapq.heapify(self._heap)
+
     def close(self) -> None:
         if self._task is not None:
             self._task.cancel()
@@ -61,6 +69,10 @@ _LONGEST_SLEEP = 3600.0
 
 _SET_BACK = timedelta(seconds=5)
 """A clock that went back further than this was set; less is how clocks are kept right. Our own choice."""
+
+
+_CANCELLED = 500
+"""Cancelled timers that are kept at least until they are forgotten, all at once. Our own choice."""
 
 
 class EmbeddedQueue:
@@ -120,6 +132,8 @@ class EmbeddedTimers:
     async def cancel(self, key: SessionKey, timer: Timer) -> None:
         """See `Timers.cancel`. A timer that has fired already is still handed out."""
         self._set.discard((key, timer))
+        if len(self._alarm) > 2 * len(self._set) + _CANCELLED:  # deadlines may be days away
+            self._alarm.keep(self._set.__contains__)
 
     async def next(self) -> tuple[SessionKey, Timer]:
         """Wait for a timer that is due and take it."""
