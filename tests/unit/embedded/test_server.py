@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import signal
 import socket
 import sys
@@ -365,3 +366,13 @@ async def test_a_signal_drains_and_the_program_goes_on_behind_serving(tmp_path: 
         async with asyncio.timeout(15):
             assert (await program.stdout.read()).decode() == "drained\n"
             assert await program.wait() == 0
+
+
+@pytest.mark.usefixtures("http")
+async def test_a_client_that_broke_off_in_a_long_answer_is_no_word_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    log = logging.getLogger("asyncio")
+
+    log.warning("socket.send() raised exception.")  # what a transport says for each piece that comes too late
+    log.warning("something else")
+
+    assert [record.getMessage() for record in caplog.records] == ["something else"]

@@ -15,6 +15,10 @@ MAX_DISCARDED_BYTES = 64 * MAX_BODY_BYTES
 """How much of a body that is too large is read and thrown away, so that its sender sees the 413."""
 
 
+_WRITTEN_IN_VAIN = "socket.send() raised exception."
+"""What asyncio's transports, and uvloop's, say."""
+
+
 async def read_request(request: Request, *, closing: asyncio.Event) -> ApiRequest:
     """Return a request that can be answered with a stream.
 
@@ -72,6 +76,10 @@ def as_sent(response: ApiResponse) -> Response:
 
 
 def is_a_fault(record: logging.LogRecord) -> bool:
-    """Leave out of uvicorn's log that a stream was broken off: it tells of every exception that ends a response."""
+    """Leave out of the logs of uvicorn and asyncio that a client left.
+
+    The first tells of every exception that ends a response, as one that breaks a stream off does; the second of what is
+    written into a broken connection before its protocol hears of it, with a line for each piece of a long answer.
+    """
     error = record.exc_info[1] if record.exc_info else None
-    return not isinstance(error, StreamBrokenOffError)
+    return not isinstance(error, StreamBrokenOffError) and record.msg != _WRITTEN_IN_VAIN

@@ -89,7 +89,8 @@ async def serve(
         lifespan="off",
         timeout_graceful_shutdown=DRAIN_SECONDS,
     )
-    logging.getLogger("uvicorn.error").addFilter(is_a_fault)
+    for name in ("uvicorn.error", "asyncio"):
+        logging.getLogger(name).addFilter(is_a_fault)
     shown = f"[{host}]" if ":" in host else host
     ready = f"ready http://{shown}:{listener.getsockname()[1]}"
     with listener:
