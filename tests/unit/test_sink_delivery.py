@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from perdure import AgentDefinition, EventSink, Notice
 from perdure.embedded.runtime import EmbeddedRuntime
 from perdure.models.scripted import ScriptedModel
 from perdure.ports import SessionKey
-from perdure.sink_delivery import DeliveryFailedError, Place, deliver_next
+from perdure.sink_delivery import MAX_THREADS, DeliveryFailedError, Place, deliver_next
 from perdure.testing.processes import finished
 
 JsonObject = dict[str, Any]
@@ -33,16 +34,23 @@ def never() -> Iterator[threading.Event]:
     event.set()
 
 
-async def delivered(folder: Path, sink: EventSink) -> DeliveryFailedError:
-    """Have a turn, deliver it, and return how that failed."""
+@contextlib.asynccontextmanager
+async def a_session(folder: Path) -> AsyncIterator[Callable[[EventSink], Awaitable[object]]]:
+    """Have a turn; gives what delivers it to a sink."""
     agent = AgentDefinition(name="echo", model=ScriptedModel(lambda _: "hello"))
     async with EmbeddedRuntime(folder / "s.db", [agent]) as runtime:
         await runtime.session("s-1").send("hi")
         await finished(runtime.session("s-1"))
         store = runtime.service._deps.ports.store
+        yield lambda sink: deliver_next(sink, store, SessionKey("local", "s-1"), Place(), NOW)
+
+
+async def delivered(folder: Path, sink: EventSink) -> DeliveryFailedError:
+    """Have a turn, deliver it, and return how that failed."""
+    async with a_session(folder) as deliver:
         began = time.monotonic()
         with pytest.raises(DeliveryFailedError) as failed:
-            await deliver_next(sink, store, SessionKey("local", "s-1"), Place(), NOW)
+            await deliver(sink)
         assert time.monotonic() - began < 5
     return failed.value
 
@@ -59,6 +67,31 @@ async def test_a_redaction_that_hangs_is_let_go_in_time(tmp_path: Path, never: t
     assert isinstance(failed.__cause__, TimeoutError)
     assert failed.place == Place(failing_since=NOW)
     assert given == []
+
+
+async def test_a_plain_function_that_hangs_gets_no_thread_without_end_and_others_get_theirs(
+    tmp_path: Path, never: threading.Event
+) -> None:
+    began: list[Notice] = []
+
+    def hang(notice: Notice) -> None:
+        began.append(notice)
+        never.wait()
+
+    hanging, given = EventSink("audit", hang, timeout=timedelta(milliseconds=5)), list[Notice]()
+    async with a_session(tmp_path) as deliver:
+        for _ in range(MAX_THREADS + 5):
+            with pytest.raises(DeliveryFailedError):
+                await deliver(hanging)
+        await deliver(EventSink("audit", given.append))
+        assert len(began) == MAX_THREADS
+        assert len(given) == 1
+
+        never.set()
+        async with asyncio.timeout(5):
+            while len(began) == MAX_THREADS:
+                with contextlib.suppress(DeliveryFailedError):
+                    await deliver(hanging)
 
 
 async def test_a_delivery_that_does_not_end_when_it_is_cancelled_is_left_alone(tmp_path: Path) -> None:

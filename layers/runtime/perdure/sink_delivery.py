@@ -6,9 +6,13 @@ Both adapter sets deliver by it. What they do themselves is to keep the place, a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+import inspect
+import threading
+from collections import Counter
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from perdure.agents.execution import run_body
 from perdure.operator_events import tell
@@ -21,6 +25,14 @@ ENTRIES_PER_READ = 50
 FIRST_RETRY = timedelta(seconds=1)
 LAST_RETRY = timedelta(minutes=5)
 """Waits before a failed delivery is tried again; they double from the first to the last. Our own choice."""
+
+MAX_THREADS = 16
+"""Threads that plain functions of one sink may be in; one that hangs is never let go. Our own choice: twice as many as
+deliver side by side in one process."""
+
+_threads: Counter[int] = Counter()
+_counting = threading.Lock()
+"""Threads by the sink whose function runs there, told by its identity, because a name is one runtime's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,9 +114,30 @@ async def _deliver(sink: EventSink, key: SessionKey, batch: Batch) -> None:
 
 async def _redact_and_deliver(sink: EventSink, key: SessionKey, batch: Batch) -> None:
     # In a thread of its own, because nothing else bounds the time that it takes.
-    events = redacted(sink, batch.wanted) if sink.redact is None else await run_body(redacted, {}, sink, batch.wanted)
+    events = redacted(sink, batch.wanted) if sink.redact is None else await _call(sink, redacted, sink, batch.wanted)
     if events:
-        await run_body(sink.deliver, {}, Notice(tenant=key.tenant, session_id=key.session_id, events=events))
+        await _call(sink, sink.deliver, Notice(tenant=key.tenant, session_id=key.session_id, events=events))
+
+
+async def _call(sink: EventSink, function: Callable[..., Any], *values: Any) -> Any:
+    """Call a function of a sink, in a thread if it is a plain one and not too many of them hang in theirs."""
+    if inspect.iscoroutinefunction(function):
+        return await run_body(function, {}, *values)
+    if _threads[id(sink)] >= MAX_THREADS:
+        raise RuntimeError(f"{MAX_THREADS} deliveries to sink {sink.name} hang in threads: it gets no more of them")
+    return await run_body(_counted, {}, sink, function, *values)
+
+
+def _counted(sink: EventSink, function: Callable[..., Any], *values: Any) -> Any:
+    with _counting:
+        _threads[id(sink)] += 1
+    try:
+        return function(*values)
+    finally:
+        with _counting:
+            _threads[id(sink)] -= 1
+            if not _threads[id(sink)]:
+                del _threads[id(sink)]
 
 
 async def _within(time: timedelta, work: Coroutine[None, None, None]) -> None:

@@ -50,7 +50,8 @@ class EventSink:
         events: Types that are wanted; one that ends with a dot stands for all that begin with it. None: all.
         redact: Takes an event as the events route gives it, a copy, and returns what is delivered in its place; None
             to leave it out. When it raises, nothing leaves, and the delivery has failed.
-        timeout: How long a delivery may take. A `def` runs on in its thread behind it.
+        timeout: How long a delivery may take. A `def` runs on in its thread behind it;
+            with 16 threads that hang in one process, a sink gets no more.
         give_up_after: A notice that was not delivered for so long is dropped, so that those behind it come through.
     """
 
