@@ -96,3 +96,18 @@ async def test_work_that_will_not_be_aborted_is_left_alone_after_the_force_time(
         stubborn.set()
 
     assert closed == Closed(outcome="timed_out", remaining=1)
+
+
+async def test_a_closing_that_is_cut_off_lets_go_of_the_file_and_of_what_runs(tmp_path: Path, work: Work) -> None:
+    runtime = await EmbeddedRuntime(tmp_path / "s.db", work.agents()).__aenter__()
+    await runtime.session("s-1").send("go")
+    await work.asked.wait()
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await runtime.close(grace_seconds=30)
+
+    work.let.set()
+    async with EmbeddedRuntime(tmp_path / "s.db", work.agents()) as again:
+        events = [event async for event in again.session("s-1").events()]
+    assert events[-1].type == "turn_completed"

@@ -130,21 +130,28 @@ class EmbeddedRuntime:
     async def close(self, grace_seconds: float | None = None, force_seconds: float = FORCE_SECONDS) -> Closed:
         """Begin nothing new, let steps that run finish, then abort the rest; spec SESS-23. Again, it does nothing.
 
+        Cancelled, it aborts what runs, waits for nothing more, and lets go of the file.
+
         Args:
             grace_seconds: How long running steps may take to finish; None: what the runtime was opened with.
             force_seconds: How long aborted ones may take to let go; then they are left alone.
         """
         worker, database = self._worker, self._database
         self._worker = self._database = None
-        remaining = 0
-        if worker is not None:
-            grace = self._grace_seconds if grace_seconds is None else grace_seconds
-            remaining = await worker.stop(grace_seconds=grace, force_seconds=force_seconds)
-        if self._pumps is not None:
-            await self._pumps.stop(SINK_GRACE_SECONDS)
-            self._pumps = None
-        if database is not None:
-            await asyncio.to_thread(database.close)
+        pumps, self._pumps = self._pumps, None
+        remaining, sink_grace = 0, 0.0
+        try:
+            if worker is not None:
+                grace = self._grace_seconds if grace_seconds is None else grace_seconds
+                remaining = await worker.stop(grace_seconds=grace, force_seconds=force_seconds)
+            sink_grace = SINK_GRACE_SECONDS
+        finally:
+            try:
+                if pumps is not None:
+                    await pumps.stop(sink_grace)
+            finally:
+                if database is not None:
+                    await asyncio.to_thread(database.close)
         return Closed(outcome="timed_out" if remaining else "settled", remaining=remaining)
 
     def session(self, session_id: str, *, agent: str | None = None, caller: Caller = LOCAL_CALLER) -> Session:

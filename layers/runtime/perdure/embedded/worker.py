@@ -79,11 +79,13 @@ class EmbeddedWorker:
         await asyncio.gather(*self._loops, return_exceptions=True)
         self._queue.close()
         self._timers.close()
-        left: set[asyncio.Task[None]] = set()
-        if self._running:
-            _, left = await asyncio.wait(self._running, timeout=grace_seconds)
-        for task in left:
-            task.cancel()
+        left = set(self._running)
+        try:
+            if left:
+                _, left = await asyncio.wait(left, timeout=grace_seconds)
+        finally:  # also when the grace itself is cut off
+            for task in left:
+                task.cancel()
         if left:
             await asyncio.wait(left, timeout=force_seconds)
         return len(left)
