@@ -43,8 +43,8 @@ class Alarm(Generic[T]):
         return len(self._heap)
 
     def keep(self, wanted: Callable[[T], bool]) -> None:
-        """Forget the things that are not wanted any more."""
-        self._heap = [put for put in self._heap if wanted(put[2])]
+        """Forget the things that are not wanted any more, and what was put more than once."""
+        self._heap = list({put[2]: put for put in self._heap if wanted(put[2])}.values())
         heapq.heapify(self._heap)
 
     def close(self) -> None:
