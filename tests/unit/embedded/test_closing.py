@@ -2,13 +2,16 @@
 
 import asyncio
 import contextlib
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from perdure import AgentDefinition, function_tool
+from perdure.embedded import database as databases
 from perdure.embedded.runtime import Closed, EmbeddedRuntime
+from perdure.errors import DatabaseInUseError
 from perdure.models.base import ModelRequest
 from perdure.models.scripted import ScriptedModel
 
@@ -111,3 +114,27 @@ async def test_a_closing_that_is_cut_off_lets_go_of_the_file_and_of_what_runs(tm
     async with EmbeddedRuntime(tmp_path / "s.db", work.agents()) as again:
         events = [event async for event in again.session("s-1").events()]
     assert events[-1].type == "turn_completed"
+
+
+async def test_an_opening_that_is_cut_off_lets_go_of_the_file(
+    tmp_path: Path, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare, opened = databases._prepare, threading.Event()
+
+    def prepare_slowly(*arguments: Any) -> None:
+        opened.wait(5)
+        prepare(*arguments)
+
+    monkeypatch.setattr(databases, "_prepare", prepare_slowly)
+    runtime = EmbeddedRuntime(tmp_path / "s.db", work.agents())
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await runtime.__aenter__()
+
+    opened.set()
+    async with asyncio.timeout(5):
+        while True:
+            with contextlib.suppress(DatabaseInUseError):
+                async with EmbeddedRuntime(tmp_path / "s.db", work.agents()):
+                    break
+            await asyncio.sleep(0.01)

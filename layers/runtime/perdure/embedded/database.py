@@ -178,6 +178,16 @@ class Database:
             lock.release()
             raise
 
+    @classmethod
+    async def open_aside(cls, path: str | Path, *, read_only: bool = False) -> Database:
+        """Open it as `open` does, in a thread. If the caller goes away meanwhile, it is closed again."""
+        opening = asyncio.ensure_future(asyncio.to_thread(cls.open, path, read_only=read_only))
+        try:
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            opening.add_done_callback(_close_again)
+            raise
+
     @property
     def read_only(self) -> bool:
         return self._writer is None
@@ -246,6 +256,11 @@ class Database:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await asyncio.to_thread(self.close)
+
+
+def _close_again(opening: asyncio.Future[Database]) -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().close()
 
 
 def _check_place(file: Path, *, read_only: bool) -> None:

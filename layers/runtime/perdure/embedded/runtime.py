@@ -88,7 +88,7 @@ class EmbeddedRuntime:
         self.service: Service
 
     async def __aenter__(self) -> Self:
-        database = await asyncio.to_thread(Database.open, self._path)
+        database = await Database.open_aside(self._path)
         self._database = database
         queue, timers = EmbeddedQueue(self._clock), EmbeddedTimers(self._clock)
         leases = SqliteLeases(database)

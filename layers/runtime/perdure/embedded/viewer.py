@@ -49,7 +49,7 @@ async def open_viewer(path: str | Path) -> AsyncIterator[Viewer]:
     Raises:
         DatabaseUnusableError: There is no such file, or it is no database of ours.
     """
-    database = await asyncio.to_thread(Database.open, path, read_only=True)
+    database = await Database.open_aside(path, read_only=True)
     clock = SystemClock()
     ports = Ports(
         store=SqliteSessionStore(database),
