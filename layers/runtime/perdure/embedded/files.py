@@ -16,19 +16,19 @@ class OpenFiles:
 
     def __init__(self, database: Path) -> None:
         """Take note of them, once the log has begun and the lock is held."""
-        self._opened = {
-            path: place
-            for path in (str(database), f"{database}-wal", f"{database}-lock")
-            if (place := _place(path)) is not None
-        }
+        self._file = _places(str(database))
+        self._all = _places(str(database), f"{database}-wal", f"{database}-lock")
 
-    def check(self) -> None:
+    def check(self, durable: bool) -> None:
         """Refuse to write when one is gone.
+
+        Args:
+            durable: Whether the commit waits for the disk. Only then all are looked for: that takes its time, too.
 
         Raises:
             DatabaseUnusableError: It was deleted, or another is in its place.
         """
-        for path, place in self._opened.items():
+        for path, place in (self._all if durable else self._file).items():
             if _place(path) != place:
                 raise DatabaseUnusableError(
                     f"{path} was deleted or replaced while the database was open: nothing more is written. "
@@ -37,7 +37,11 @@ class OpenFiles:
 
     def are_there(self) -> bool:
         """Whether all of them are what they were."""
-        return all(_place(path) == place for path, place in self._opened.items())
+        return all(_place(path) == place for path, place in self._all.items())
+
+
+def _places(*paths: str) -> dict[str, tuple[int, int]]:
+    return {path: place for path in paths if (place := _place(path)) is not None}
 
 
 def _place(path: str) -> tuple[int, int] | None:

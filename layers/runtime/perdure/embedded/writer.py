@@ -40,12 +40,15 @@ class Writer:
     that can't begin fails all of its works at once: none of them is guilty, and each would wait as long once more.
     """
 
-    def __init__(self, connection: sqlite3.Connection, name: str, *, check: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, name: str, *, check: Callable[[bool], None] = lambda _: None
+    ) -> None:
         """Take over a connection that nobody else uses.
 
         Args:
             name: Says in messages which database it is.
-            check: Called before each transaction, on the writer's thread; raises a `PerdureError` to refuse it.
+            check: Called before each transaction, on the writer's thread, with whether it is durable; raises a
+                `PerdureError` to refuse it.
         """
         self._connection = connection
         self._name = name
@@ -126,7 +129,7 @@ class Writer:
                 self._execute([job])
 
     def _begin(self, *, durable: bool) -> None:
-        self._check()
+        self._check(durable)
         if self._suspect:
             self._start_a_new_log()
         self._sync_commits(durable)
