@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from perdure.testing.simulation import sweep
-from perdure.testing.simulation.__main__ import main
+from perdure.testing.simulation.__main__ import ORDERS, PAIRS, main
 from perdure.testing.simulation.faults import Fault, Plan
 from perdure.testing.simulation.run_embedded import run_embedded
 from perdure.testing.simulation.scenarios import BY_NAME, SCENARIOS
@@ -136,3 +136,13 @@ def test_an_order_prints_the_line_that_runs_it_again(capsys: Any) -> None:
 def test_an_unknown_fault_is_refused_with_the_names_of_those_there_are() -> None:
     with pytest.raises(ValueError, match="crash_before, crash_after"):
         Fault("earthquake", 1)
+
+
+def test_a_sparse_sweep_takes_one_fault_of_each_point_and_says_so(capsys: Any) -> None:
+    status = main(["--scenario", "model-error", "--adapter", "embedded", "--sparse", "--jobs", "1"])
+
+    _, points = clean_run("model-error", "embedded")
+    last = capsys.readouterr().out.splitlines()[-1]
+    runs = len(points) + PAIRS["embedded"] + ORDERS["embedded"]
+    assert (status, f" {runs} runs, 0 failures" in last) == (0, True)
+    assert last.endswith("one fault at every point (embedded: 1 scenarios)")

@@ -28,10 +28,10 @@ from perdure.testing.simulation.sweep import (
     single_faults,
 )
 
-WHOLE_ON_AWS = ("t1", "two-reads", "payment", "approved")
+WHOLE = ("t1", "two-reads", "payment", "approved")
 """Scenarios of which each fault strikes at each point on AWS, where a run takes four times as long; embedded all that
-are not large. Of the others on AWS one fault strikes at each point, another one than at the point before; with a larger
-`--every` at as many fewer points as of the large ones."""
+are not large, unless it is to be `--sparse`. Of the others one fault strikes at each point, another one than at the
+point before; on AWS, with a larger `--every`, at as many fewer points as of the large ones."""
 
 EVERY = 3
 """Of a large scenario one fault strikes at every third point only."""
@@ -123,8 +123,8 @@ def _cases(name: str, adapter: str, options: argparse.Namespace, report: Report)
         if BY_NAME[name].large:
             cases = rotating(cases, options.seed, every=options.every)
             report.sampled[name, adapter] = f"one fault at one point of {options.every}"
-        elif adapter == "aws" and name not in WHOLE_ON_AWS:
-            every = max(options.every // EVERY, 1)
+        elif name not in WHOLE and (options.sparse or adapter == "aws"):
+            every = max(options.every // EVERY, 1) if adapter == "aws" else 1
             cases = rotating(cases, options.seed, every=every)
             each = "every point" if every == 1 else f"one point of {every}"
             report.sampled[name, adapter] = f"one fault at {each}"
@@ -141,6 +141,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--scenario", help="one or several, with commas; all of them by default")
     parser.add_argument(
         "--every", type=int, default=EVERY, help="of a large scenario, one point of so many; %(default)s"
+    )
+    parser.add_argument(
+        "--sparse", action="store_true", help=f"embedded, too, one fault at a point, but of {', '.join(WHOLE)}"
     )
     parser.add_argument("--adapter", choices=ADAPTERS, help="both by default")
     parser.add_argument(
