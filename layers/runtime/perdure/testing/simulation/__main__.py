@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import math
 import os
 import sys
 import time
@@ -44,6 +45,9 @@ PAIRS = {"embedded": 10, "aws": 3}
 
 DEEPER = 5
 """How many times as many pairs and orders a deep sweep takes, besides each fault at each point of all scenarios."""
+
+SPARSER = 3
+"""How many times fewer of them a sparse one does."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -128,12 +132,17 @@ def _cases(name: str, adapter: str, options: argparse.Namespace, report: Report)
             cases = rotating(cases, options.seed, every=every)
             each = "every point" if every == 1 else f"one point of {every}"
             report.sampled[name, adapter] = f"one fault at {each}"
-    more = DEEPER if options.deep else 1
     if not faults:
-        cases += pairs(name, adapter, PAIRS[adapter] * more, options.seed)
+        cases += pairs(name, adapter, _share(PAIRS[adapter], options), options.seed)
     if not faults or NO_FAULT in faults:
-        cases += orders(name, adapter, options.orders or ORDERS[adapter] * more)
+        cases += orders(name, adapter, options.orders or _share(ORDERS[adapter], options))
     return cases
+
+
+def _share(number: int, options: argparse.Namespace) -> int:
+    if options.deep:
+        return number * DEEPER
+    return math.ceil(number / SPARSER) if options.sparse else number
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -143,7 +152,9 @@ def _parser() -> argparse.ArgumentParser:
         "--every", type=int, default=EVERY, help="of a large scenario, one point of so many; %(default)s"
     )
     parser.add_argument(
-        "--sparse", action="store_true", help=f"embedded, too, one fault at a point, but of {', '.join(WHOLE)}"
+        "--sparse",
+        action="store_true",
+        help=f"embedded, too, one fault at a point, but of {', '.join(WHOLE)}; a third of the pairs and orders",
     )
     parser.add_argument("--adapter", choices=ADAPTERS, help="both by default")
     parser.add_argument(
