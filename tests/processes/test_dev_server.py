@@ -39,6 +39,9 @@ MOMENTS = [
 ]
 """What a client can see of the turn: answers to its requests, and each type of event when it comes first."""
 
+EVERY_DAY = {None, "accepted", "interrupt_raised", "tool_call_started", "text_delta"}
+"""Moments of the everyday suite; each takes seconds. The slow suite has the others."""
+
 WHILE_IT_PAYS = {"approved", "interrupt_resolved", "tool_call_started"}
 """A kill behind these may hit the refund after its start was recorded. It is not tried again, and that is said."""
 
@@ -92,7 +95,10 @@ def the_turn(refunded: str) -> list[tuple[str, Any]]:
     ]
 
 
-@pytest.mark.parametrize("moment", [None, *MOMENTS])
+@pytest.mark.parametrize(
+    "moment",
+    [moment if moment in EVERY_DAY else pytest.param(moment, marks=pytest.mark.slow) for moment in (None, *MOMENTS)],
+)
 async def test_a_kill_behind_anything_that_can_be_seen_leads_to_the_same_end(
     tmp_path: Path, provider: FaultProvider, moment: str | None
 ) -> None:
