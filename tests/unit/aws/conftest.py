@@ -7,6 +7,7 @@ import pytest
 from perdure.aws.table import Table
 from perdure.testing.moto import AwsInProcess, aws_in_process
 from tests.unit.aws.builders import SteppingClock
+from tests.unit.aws.viewers import Connections, World
 
 
 @pytest.fixture
@@ -23,3 +24,13 @@ def table(aws: AwsInProcess) -> Table:
 @pytest.fixture
 def clock() -> SteppingClock:
     return SteppingClock()
+
+
+@pytest.fixture
+def connections() -> Connections:
+    return Connections()
+
+
+@pytest.fixture
+async def world(aws: AwsInProcess, table: Table, clock: SteppingClock, connections: Connections) -> World:
+    return World(aws, table, clock, connections)

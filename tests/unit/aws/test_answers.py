@@ -12,7 +12,6 @@ import pytest
 
 from perdure.aws.delivery import ANSWER_TIME, POST_ATTEMPTS
 from perdure.aws.subscriptions import PUMP_LEASE, Subscription
-from perdure.aws.table import Table
 from perdure.core.cursor import Cursor
 from perdure.core.head import Head
 from perdure.feed import Feed, Live
@@ -20,7 +19,6 @@ from perdure.streams.chat import ChatAnswer
 from perdure.streams.delivery import Attachment
 from perdure.streams.parts import MAX_FRAME_BYTES
 from perdure.streams.ui_chunks import UIChunks
-from perdure.testing.moto import AwsInProcess
 from tests.unit.aws.builders import KEY, SteppingClock, a_head
 from tests.unit.aws.viewers import HOLDER, START, Connections, World
 from tests.unit.streams.ui_builders import Log, message_of
@@ -74,16 +72,6 @@ class Chat:
     @property
     def ended(self) -> bool:
         return any(frame["type"] == "end" for _, frame in self.world.connections.frames)
-
-
-@pytest.fixture
-def connections() -> Connections:
-    return Connections()
-
-
-@pytest.fixture
-async def world(aws: AwsInProcess, table: Table, clock: SteppingClock, connections: Connections) -> World:
-    return World(aws, table, clock, connections)
 
 
 @pytest.mark.parametrize("log", [an_answer(), tools_and_approvals()], ids=["answer", "tools"])

@@ -11,25 +11,12 @@ import pytest
 from perdure.aws.delivery import POST_ATTEMPTS, PUMP_TIME
 from perdure.aws.limits import SUBSCRIPTION_TTL
 from perdure.aws.subscriptions import PUMP_LEASE, Subscription
-from perdure.aws.table import Table
 from perdure.aws.tickets import TicketHolder
 from perdure.core.cursor import advance_sequence
 from perdure.ports import SessionKey
 from perdure.streams.parts import MAX_FRAME_BYTES
-from perdure.testing.moto import AwsInProcess
 from tests.unit.aws.builders import KEY, NOON, OWNER, LostAnswers, SteppingClock, a_head, calls_of
 from tests.unit.aws.viewers import START, Connections, World
-
-
-@pytest.fixture
-def connections() -> Connections:
-    return Connections()
-
-
-@pytest.fixture
-async def world(aws: AwsInProcess, table: Table, clock: SteppingClock, connections: Connections) -> World:
-    return World(aws, table, clock, connections)
-
 
 # --- who is sent what --------------------------------------------------------------------------------------------
 

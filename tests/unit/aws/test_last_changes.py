@@ -10,24 +10,12 @@ from typing import Any
 import pytest
 
 from perdure.aws.delivery import ANSWER_TIME, POST_ATTEMPTS
-from perdure.aws.table import Table
 from perdure.errors import StoreUnavailableError
 from perdure.feed import Feed
-from perdure.testing.moto import AwsInProcess
 from tests.unit.aws.builders import SteppingClock
 from tests.unit.aws.test_answers import Chat
 from tests.unit.aws.viewers import Connections, World
 from tests.unit.streams.ui_turns import an_answer
-
-
-@pytest.fixture
-def connections() -> Connections:
-    return Connections()
-
-
-@pytest.fixture
-async def world(aws: AwsInProcess, table: Table, clock: SteppingClock, connections: Connections) -> World:
-    return World(aws, table, clock, connections)
 
 
 @pytest.mark.parametrize("why", ["busy", "slow"])
